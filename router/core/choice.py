@@ -1,0 +1,97 @@
+"""One decision: what each candidate is believed to hold, what it costs there, and one word why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from router.core.policy import PREFIX_BLOCKS, Ask, Policy, affinity
+from router.core.replica import Replica
+from router.core.tokens import TokenScale
+from router.core.types import Decision, Reason, ReplicaId, RoutingRequest
+
+BYTES_PER_TOKEN = 4.0
+"""For requests that were not read: the usual length of a token of English."""
+
+MAX_UNREAD_TOKENS = 2_000
+"""What an unread body counts for at the most: an audio file of 20 MB is no prompt of 5 million tokens."""
+
+
+class Known(NamedTuple):
+    """What the fleet's memory says of a request before anything is priced. Lists run parallel to `candidates`."""
+
+    candidates: list[Replica]
+    blocks: list[int]
+    scale: TokenScale | None
+    hinted: ReplicaId | None
+    """Home by session hint, where the hint counts."""
+    lost: ReplicaId | None
+    """A replica that holds the session's history and is not among the candidates."""
+    retry: bool
+
+
+def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) -> Decision:
+    """Price all candidates (at least one) and take the cheapest; ties go to the least recently chosen."""
+    candidates, blocks, scale = known.candidates, known.blocks, known.scale
+    prompt_tokens = scale.total if scale else max(1, min(MAX_UNREAD_TOKENS, int(request.body_bytes / BYTES_PER_TOKEN)))
+    held = _held_tokens(known, request)
+    ids = [replica.replica_id for replica in candidates]
+    credited = held
+    if known.hinted in ids:
+        credited = held.copy()
+        credited[ids.index(known.hinted)] = max(held) or prompt_tokens
+    follow_up = known.hinted in ids or bool(scale and scale.anchor)
+    scores = policy(Ask(candidates, prompt_tokens, blocks, credited, follow_up, _key(request), now))
+    if request.stored_at in ids:
+        best = ids.index(request.stored_at)
+    else:
+        best = min(range(len(ids)), key=lambda index: (scores[index].total_s, candidates[index].last_chosen))
+    home = known.hinted or known.lost or (ids[blocks.index(max(blocks))] if scale and scale.anchor else None)
+    return Decision(ids[best], _reason(known, request, policy, best), scores, prompt_tokens, held[best], home)
+
+
+def _held_tokens(known: Known, request: RoutingRequest) -> list[int]:
+    scale, prompt = known.scale, request.prompt
+    if scale is None or prompt is None:
+        return [0] * len(known.candidates)
+    leaf = prompt.hashes[scale.anchor - 1] if scale.anchor else None
+    tokens: dict[tuple[int, int, bool], int] = {}  # most replicas share one of a few answers
+    held = []
+    for replica, blocks in zip(known.candidates, known.blocks, strict=True):
+        if not blocks:
+            held.append(0)
+            continue
+        answer = blocks == scale.anchor and leaf is not None and replica.mirror.holds_answer(leaf)
+        key = (blocks, replica.block_tokens, answer)
+        if key not in tokens:
+            tokens[key] = scale.cached_tokens(*key)
+        held.append(tokens[key])
+    return held
+
+
+def _key(request: RoutingRequest) -> int | None:
+    if request.session is not None:
+        return request.session
+    if request.prompt is None:
+        return None
+    hashes = request.prompt.hashes
+    return hashes[min(PREFIX_BLOCKS, len(hashes)) - 1]
+
+
+def _reason(known: Known, request: RoutingRequest, policy: Policy, best: int) -> Reason:
+    if known.retry:
+        return Reason.FAILOVER
+    chosen = known.candidates[best].replica_id
+    if request.stored_at is not None:
+        return Reason.PINNED if chosen == request.stored_at else Reason.FAILOVER
+    history = bool(known.scale and known.scale.anchor)
+    if history and known.scale and known.blocks[best] >= known.scale.anchor and known.hinted in (None, chosen):
+        return Reason.WARM
+    if known.hinted == chosen:
+        return Reason.SESSION
+    if known.lost is not None:
+        return Reason.FAILOVER
+    if known.hinted is not None or history:
+        return Reason.SPILLED if policy is affinity else Reason.POLICY
+    if request.prompt is None:
+        return Reason.UNKNOWN_SHAPE if request.shape == "unknown" else Reason.KEYLESS
+    return Reason.SHARED if known.blocks[best] else Reason.NEW

@@ -1,0 +1,259 @@
+"""The fleet: route a request, count it in; settle it, count it out. Plain function calls that never wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from router.core.bounded import BoundedMap
+from router.core.choice import Known, choose
+from router.core.latency import TokenSize
+from router.core.learning import learn_from_answer
+from router.core.ledger import Entry
+from router.core.policy import Policy, affinity
+from router.core.replica import Replica
+from router.core.residency import ENTRY_BYTES, Lease
+from router.core.ticket import Ticket
+from router.core.tokens import TokenScale, TurnEnds
+from router.core.types import (
+    FAILURES,
+    Decision,
+    EngineReport,
+    NoReplicaError,
+    Outcome,
+    OutcomeKind,
+    Prompt,
+    ReplicaId,
+    RoutingRequest,
+)
+
+LINKS_SHARE = 0.2
+"""Share of the index budget for turn ends and for session homes together; blocks have the rest."""
+
+EVICTION_BATCH = 64
+"""Idle blocks forgotten at a time when the index is full: a scan for the stalest replica per batch, not per block."""
+
+FOREIGN_TOKENS = 500
+"""Uncached tokens that a waiting request of somebody else's is taken for: a chat's turn with a pasted page."""
+
+MAX_MODELS = 256
+"""Models with token counts of their own. Names come from clients, so there is a limit; the rest share one account."""
+
+_SERVED = frozenset({OutcomeKind.COMPLETED, OutcomeKind.CLIENT_LEFT, OutcomeKind.DIED})
+
+
+class Fleet:
+    """All replicas, what is believed of them, and the running account of requests. Single-threaded."""
+
+    def __init__(
+        self, policy: Policy = affinity, index_bytes: int = 256 << 20, prior_tokens_per_s: float = 8_000.0
+    ) -> None:
+        """Start empty. `index_bytes` bounds the memory of everything remembered about prompts and sessions."""
+        self._replicas: dict[ReplicaId, Replica] = {}
+        self._policy = policy
+        self._prior_tokens_per_s = prior_tokens_per_s
+        self._sequence = 0
+        self._max_entries = index_bytes // ENTRY_BYTES
+        link_limit = max(1, int(self._max_entries * LINKS_SHARE / 2))
+        self.turns = TurnEnds(link_limit)
+        self.homes: BoundedMap[ReplicaId] = BoundedMap(link_limit)
+        """Session hash -> the replica its last turn ran on; stored object's hash -> the replica that stores it."""
+        self.sizes: dict[str, TokenSize] = {}
+        self._blocks = 0
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self._replicas.values())
+
+    def __getitem__(self, replica_id: ReplicaId) -> Replica:
+        return self._replicas[replica_id]
+
+    def __contains__(self, replica_id: ReplicaId) -> bool:
+        return replica_id in self._replicas
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory of the index, each entry at its worst moment (see `ENTRY_BYTES`)."""
+        return (self._blocks + len(self.turns) + len(self.homes)) * ENTRY_BYTES
+
+    def add(self, replica_id: ReplicaId) -> Replica:
+        """Take a replica in, cold. It is believed to be as fast as the fleet's mean."""
+        rates = [replica.rate.tokens_per_s for replica in self]
+        prior = sum(rates) / len(rates) if rates else self._prior_tokens_per_s
+        return self._replicas.setdefault(replica_id, Replica(replica_id, prior))
+
+    def remove(self, replica_id: ReplicaId) -> None:
+        """Forget a replica and what it held; requests still running there can be settled."""
+        self._blocks -= len(self._replicas.pop(replica_id).mirror)
+
+    def size_of(self, model: str) -> TokenSize:
+        """Return what is learnt of a model's tokens."""
+        size = self.sizes.get(model)
+        if size is None:
+            size = self.sizes.setdefault(model if len(self.sizes) < MAX_MODELS else "", TokenSize())
+        return size
+
+    def explain(self, request: RoutingRequest, now: float) -> Decision:
+        """Decide without counting anything in.
+
+        Raises NoReplicaError when there is no replica.
+        """
+        return choose(self._recall(request, now, ()), self._policy, request, now)
+
+    def route(self, request: RoutingRequest, now: float, excluded: Collection[ReplicaId] = ()) -> Ticket:
+        """Choose a replica for `request`, never one of `excluded`, and count the request in.
+
+        Raises NoReplicaError when the fleet is empty or wholly excluded.
+        """
+        known = self._recall(request, now, excluded)
+        decision = choose(known, self._policy, request, now)
+        replica = self._replicas[decision.replica]
+        self._sequence += 1
+        replica.last_chosen = self._sequence
+        replica.health.tried(now)
+        uncached = max(0, decision.prompt_tokens - decision.matched_tokens)
+        end_s = now + replica.queue_s(now) + uncached / replica.rate.tokens_per_s
+        entry = Entry(uncached, request.streaming, now, end_s)
+        replica.ledger.open(entry)
+        replica.count_recent(uncached, now)
+        return Ticket(request, replica, decision, known.scale, self._acquire(replica, request), entry)
+
+    def _recall(self, request: RoutingRequest, now: float, excluded: Collection[ReplicaId]) -> Known:
+        candidates = self._candidates(request.model, now, excluded)
+        if not candidates:
+            raise NoReplicaError
+        blocks, scale, lost = [0] * len(candidates), None, None
+        prompt = request.prompt
+        if prompt is not None:
+            blocks = [replica.mirror.match(prompt.hashes) for replica in candidates]
+            scale = TokenScale(prompt, self.size_of(request.model), self.turns, max(blocks))
+            if len(candidates) < len(self._replicas):
+                lost = self._lost_home(prompt, scale.anchor, candidates)
+        hinted = None
+        if request.session is not None and (request.session_is_explicit or not max(blocks)):
+            hinted = self.homes.get(request.session)
+            present = any(replica.replica_id == hinted for replica in candidates)
+            if hinted is not None and not present:
+                hinted, lost = None, hinted
+        return Known(candidates, blocks, scale, hinted, lost, bool(excluded))
+
+    def _candidates(self, model: str, now: float, excluded: Collection[ReplicaId]) -> list[Replica]:
+        """Return the replicas that may be tried: failed and excluded ones are out before affinity is looked at.
+
+        Where none is available all are: a connection refused at once costs less than refusing everybody. A model that
+        no replica is known to serve goes anywhere, for the engine's own answer.
+        """
+        allowed = [replica for replica in self if replica.replica_id not in excluded]
+        allowed = [replica for replica in allowed if replica.serves(model)] or allowed
+        return [replica for replica in allowed if replica.available(now)] or allowed
+
+    def _lost_home(self, prompt: Prompt, anchor: int, candidates: list[Replica]) -> ReplicaId | None:
+        present = {replica.replica_id for replica in candidates}
+        for replica in self:
+            if replica.replica_id not in present:
+                matched = replica.mirror.match(prompt.hashes)
+                if self.turns.deepest(prompt.hashes, matched)[0] > anchor:
+                    return replica.replica_id
+        return None
+
+    def _acquire(self, replica: Replica, request: RoutingRequest) -> Lease | None:
+        prompt = request.prompt
+        if prompt is None or not self._make_room(len(prompt.hashes)):
+            return None
+        mirror = replica.mirror
+        self._blocks -= len(mirror)
+        lease = mirror.acquire(prompt, mirror.match(prompt.hashes))
+        mirror.evict_to(mirror.capacity_bytes)
+        self._blocks += len(mirror)
+        return lease
+
+    def _make_room(self, blocks: int) -> bool:
+        """Forget the stalest blocks of the fleet until `blocks` more fit; False when too many are in use."""
+        limit = self._max_entries - self.turns.limit - self.homes.limit
+        while self._blocks + blocks > limit:
+            idle = [(stamp, replica) for replica in self if (stamp := replica.mirror.oldest_stamp()) is not None]
+            if not idle:
+                return False
+            mirror = min(idle, key=lambda pair: pair[0])[1].mirror
+            self._blocks -= len(mirror)
+            mirror.evict_entries(EVICTION_BATCH)
+            self._blocks += len(mirror)
+        return True
+
+    def first_byte(self, ticket: Ticket, now: float) -> None:
+        """Note the first byte of the answer's body: the prefill is over. Only the first call counts."""
+        if ticket.first_byte_s is not None:
+            return
+        ticket.first_byte_s = now
+        ledger = ticket.replica.ledger
+        if ticket.request.streaming:
+            begun_s = max(ticket.entry.dispatched_s, ledger.last_first_byte_s)
+            ticket.replica.rate.observe(ticket.entry.uncached_tokens, now - begun_s)
+        ledger.last_first_byte_s = now
+        ledger.prefilled(ticket.entry)
+
+    def settle(self, ticket: Ticket, outcome: Outcome, now: float) -> None:
+        """Count an attempt out and learn from it. Exactly once per ticket: a second call raises RuntimeError."""
+        ticket.close()
+        replica = ticket.replica
+        replica.ledger.close(ticket.entry)
+        self._judge(replica, outcome, now)
+        served = outcome.kind in _SERVED and (outcome.status or 200) < 400
+        if ticket.lease is not None:
+            self._release(ticket, ticket.lease, outcome, now, served or ticket.first_byte_s is not None)
+        if served:
+            learn_from_answer(self.turns, self.size_of(ticket.request.model), ticket, outcome.usage)
+            if ticket.request.session is not None and replica.replica_id in self._replicas:
+                self.homes.put(ticket.request.session, replica.replica_id)
+
+    def _judge(self, replica: Replica, outcome: Outcome, now: float) -> None:
+        if outcome.kind in FAILURES:
+            replica.health.failed(outcome.kind, now)
+        elif outcome.kind is OutcomeKind.BUSY:
+            replica.health.pushed_back(now, outcome.retry_after_s)
+        elif outcome.kind is OutcomeKind.COMPLETED:
+            replica.health.succeeded()
+
+    def _release(self, ticket: Ticket, lease: Lease, outcome: Outcome, now: float, computed: bool) -> None:
+        mirror = ticket.replica.mirror
+        if ticket.replica.replica_id in self._replicas:
+            self._blocks -= len(mirror)
+        size = self.size_of(ticket.request.model)
+        if ticket.replica.report.kv_tokens is not None:
+            mirror.capacity_bytes = ticket.replica.report.kv_tokens * size.bytes_per_token
+        reported = outcome.usage.cached_tokens
+        if (
+            reported is not None
+            and lease.stale_stamp >= 0
+            and reported + 2 * ticket.replica.block_tokens < ticket.residency_tokens
+        ):
+            mirror.evict_unused_since(lease.stale_stamp)
+        answer_bytes = int((outcome.usage.completion_tokens or 0) * size.bytes_per_token)
+        mirror.release(lease, now, computed, answer_bytes)
+        if ticket.replica.replica_id in self._replicas:
+            self._blocks += len(mirror)
+
+    def observe_engine(self, replica_id: ReplicaId, report: EngineReport) -> bool:
+        """Take in a reading of an engine's metrics; return whether it shows a restart, which empties the mirror."""
+        replica = self._replicas[replica_id]
+        restarted = _restarted(replica.report, report)
+        if restarted:
+            self.forget_residency(replica_id)
+        replica.report = report
+        replica.foreign_tokens = max(0, (report.waiting or 0) - replica.ledger.prefilling) * FOREIGN_TOKENS
+        return restarted
+
+    def forget_residency(self, replica_id: ReplicaId) -> None:
+        """Empty a replica's mirror: its process is known to have lost its cache."""
+        mirror = self._replicas[replica_id].mirror
+        self._blocks -= len(mirror)
+        mirror.clear()
+
+
+def _restarted(before: EngineReport, after: EngineReport) -> bool:
+    if before.start_time_s is not None and after.start_time_s is not None:
+        return abs(after.start_time_s - before.start_time_s) > 1.0
+    if before.prefix_queries_tokens is None or after.prefix_queries_tokens is None:
+        return False
+    return after.prefix_queries_tokens < before.prefix_queries_tokens

@@ -1,0 +1,63 @@
+"""What is learnt of engines' speed and of prompts' token counts."""
+
+from __future__ import annotations
+
+MIN_SAMPLE_TOKENS = 256
+"""Prefills shorter than this say more about fixed costs (a step, the network) than about the rate."""
+
+KEEP_RATIO = 0.95
+"""Weight that the past keeps at each new sample: about the last 20 prefills speak."""
+
+PRIOR_S = 0.5
+"""Seconds of work that the starting rate is worth: the first real prefill of half a second counts as much."""
+
+PRIOR_TOKENS = 2_000
+"""Prompt tokens that the starting bytes-per-token is worth."""
+
+
+class PrefillRate:
+    """Uncached prompt tokens a replica prefills per second: decayed tokens / decayed seconds."""
+
+    __slots__ = ("_seconds", "_tokens", "tokens_per_s")
+
+    def __init__(self, prior_tokens_per_s: float) -> None:
+        self._tokens = prior_tokens_per_s * PRIOR_S
+        self._seconds = PRIOR_S
+        self.tokens_per_s = prior_tokens_per_s
+        """The present estimate, always above zero."""
+
+    def observe(self, uncached_tokens: int, elapsed_s: float) -> None:
+        """Learn from one prefill: `elapsed_s` from its dispatch or its predecessor's first byte, the later, to its own."""
+        if uncached_tokens < MIN_SAMPLE_TOKENS or elapsed_s <= 0:
+            return
+        self._tokens = self._tokens * KEEP_RATIO + uncached_tokens
+        self._seconds = self._seconds * KEEP_RATIO + elapsed_s
+        self.tokens_per_s = self._tokens / self._seconds
+
+
+class TokenSize:
+    """Canonical bytes per prompt token and how much of an answer is found again in the next turn, per model."""
+
+    __slots__ = ("_bytes", "_tokens", "answer_reuse_ratio")
+
+    def __init__(self) -> None:
+        self._bytes = 4.0 * PRIOR_TOKENS
+        self._tokens = float(PRIOR_TOKENS)
+        self.answer_reuse_ratio = 1.0
+        """Share of a generated answer whose blocks the next turn hits: 1 where the client sends it back as generated
+        and the template renders it so, 0 where reasoning is cut out or the text tokenises otherwise."""
+
+    @property
+    def bytes_per_token(self) -> float:
+        """The present estimate, between 0.25 and 64."""
+        return min(64.0, max(0.25, self._bytes / self._tokens))
+
+    def observe(self, prompt_bytes: int, prompt_tokens: int) -> None:
+        """Learn from one prompt whose token count the engine reported."""
+        if prompt_tokens > 0:
+            self._bytes = self._bytes * KEEP_RATIO + prompt_bytes
+            self._tokens = self._tokens * KEEP_RATIO + prompt_tokens
+
+    def observe_answer(self, reused_ratio: float) -> None:
+        """Learn from one follow-up turn: the share (0 to 1) of the answer before it that was a hit."""
+        self.answer_reuse_ratio += 0.2 * (min(1.0, max(0.0, reused_ratio)) - self.answer_reuse_ratio)

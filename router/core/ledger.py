@@ -1,0 +1,74 @@
+"""The ledger: what this router has sent to one replica and the replica has not yet worked off."""
+
+from __future__ import annotations
+
+
+class Entry:
+    """One request in flight on one replica."""
+
+    __slots__ = ("dispatched_s", "expected_end_s", "prefilling", "streaming", "uncached_tokens")
+
+    def __init__(self, uncached_tokens: int, streaming: bool, dispatched_s: float, expected_end_s: float) -> None:
+        self.uncached_tokens = uncached_tokens
+        self.streaming = streaming
+        self.dispatched_s = dispatched_s
+        self.expected_end_s = expected_end_s
+        """When its prefill should be over; believed only where no first byte will tell (an answer in one piece)."""
+        self.prefilling = True
+
+
+class Ledger:
+    """Uncached prompt tokens sent and not yet prefilled, and active streams.
+
+    Tokens are counted in at dispatch and out at the first byte of the answer. A stream counts until its last byte.
+    An answer in one piece has no early first byte, so its tokens also leave when a later request answers (engines
+    prefill in order of arrival) or when its predicted prefill time has passed; its place among the streams does not.
+    """
+
+    __slots__ = ("_pending", "last_first_byte_s", "streams", "uncached_tokens")
+
+    def __init__(self) -> None:
+        self._pending: dict[int, Entry] = {}
+        self.uncached_tokens = 0
+        self.streams = 0
+        self.last_first_byte_s = float("-inf")
+
+    @property
+    def prefilling(self) -> int:
+        """Requests whose prefill is not known to be over."""
+        return len(self._pending)
+
+    def open(self, entry: Entry) -> None:
+        """Count a request in."""
+        self._pending[id(entry)] = entry
+        self.uncached_tokens += entry.uncached_tokens
+        self.streams += 1
+
+    def prefilled(self, entry: Entry) -> None:
+        """Count a request's tokens out, and those of earlier ones that could not say so themselves."""
+        if not entry.prefilling:
+            return
+        for earlier in list(self._pending.values()):
+            if earlier is entry:
+                break
+            if not earlier.streaming:
+                self._count_out(earlier)
+        self._count_out(entry)
+
+    def close(self, entry: Entry) -> None:
+        """Count a request out for good."""
+        if entry.prefilling:
+            self._count_out(entry)
+        self.streams -= 1
+
+    def expire(self, now: float) -> None:
+        """Count out the tokens of answers in one piece whose prefill must be over by now."""
+        for entry in list(self._pending.values()):
+            if entry.streaming or entry.expected_end_s > now:
+                return
+            self._count_out(entry)
+
+    def _count_out(self, entry: Entry) -> None:
+        del self._pending[id(entry)]
+        entry.prefilling = False
+        self.uncached_tokens -= entry.uncached_tokens

@@ -1,0 +1,87 @@
+"""Prompt identity: fixed-size blocks of the canonical prompt, each hash chained on its parent's."""
+
+from __future__ import annotations
+
+import xxhash
+
+from router.core.types import Prompt
+
+BLOCK_BYTES = 512
+"""Bytes of one prompt block: about 128 tokens of English. Halving it doubles the index and the cost of a decision;
+a message's end closes a block early, so a chat's match is exact to the message whatever the size."""
+
+LONG_PROMPT_BLOCKS = 1024
+"""From this block on (half a megabyte, about 128,000 tokens) blocks are `LONG_BLOCK_BYTES` long, so that an 8 MiB body
+costs 3,000 hashes and not 16,000. The rule depends on the position alone: a longer prompt keeps its prefix's hashes."""
+
+LONG_BLOCK_BYTES = 4096
+
+MEDIA_BYTES = 2048
+"""Canonical bytes that one image, sound or file counts for: placeholders of about 500 tokens, whatever its own size."""
+
+_hash = xxhash.xxh3_64_intdigest
+
+
+def scope_hash(*parts: str) -> int:
+    """Return the 64-bit hash of what separates caches: model, adapter, cache salt. Equal in every process."""
+    return _hash("\x00".join(parts).encode("utf-8", "surrogatepass"))
+
+
+def session_hash(scope: int, session: str) -> int:
+    """Return the 64-bit hash of a whole session id within a scope."""
+    return _hash(session.encode("utf-8", "surrogatepass"), scope)
+
+
+class PromptBuilder:
+    """Collects the canonical prompt in the order a chat template renders it and hashes it block by block."""
+
+    __slots__ = ("_answers_at", "_bytes_per_token", "_ends", "_hash", "_hashes", "_size")
+
+    def __init__(self, scope: int, bytes_per_token: float | None = None) -> None:
+        """Start a prompt in `scope` (see `scope_hash`); `bytes_per_token` only where it is exact (token ids)."""
+        self._hash = scope
+        self._hashes: list[int] = []
+        self._ends: list[int] = []
+        self._size = 0
+        self._answers_at: list[int] = []
+        self._bytes_per_token = bytes_per_token
+
+    def add(self, tag: bytes, content: bytes) -> None:
+        """Append a message: `tag` is its role, `content` its canonical bytes. Its end closes a block."""
+        if tag == b"assistant":
+            self._answers_at.append(len(self._hashes))
+        data = b"%b\x00%b" % (tag, content)
+        if len(self._hashes) + len(data) // BLOCK_BYTES >= LONG_PROMPT_BLOCKS:
+            self._add_long(data)
+            return
+        digest, hashes, ends, size = self._hash, self._hashes, self._ends, self._size
+        length = len(data)
+        for start in range(0, length, BLOCK_BYTES):
+            digest = _hash(data[start : start + BLOCK_BYTES], digest)
+            hashes.append(digest)
+            ends.append(size + start + BLOCK_BYTES)
+        ends[-1] = self._size = size + length
+        self._hash = digest
+
+    def _add_long(self, data: bytes) -> None:
+        start, length = 0, len(data)
+        while start < length:
+            block = BLOCK_BYTES if len(self._hashes) < LONG_PROMPT_BLOCKS else LONG_BLOCK_BYTES
+            self._hash = _hash(data[start : start + block], self._hash)
+            self._hashes.append(self._hash)
+            start += block
+            self._ends.append(self._size + min(start, length))
+        self._size += length
+
+    def add_media(self, part: bytes) -> None:
+        """Append a media part by the digest of the whole of it: data URLs share their leading bytes."""
+        self._hash = _hash(part, self._hash)
+        self._hashes.append(self._hash)
+        self._size += MEDIA_BYTES
+        self._ends.append(self._size)
+
+    def build(self) -> Prompt | None:
+        """Return the prompt; None when it is shorter than one block: it has no key and shares none."""
+        if self._size < BLOCK_BYTES:
+            return None
+        return Prompt(self._hashes, self._ends, self._answers_at, self._bytes_per_token)

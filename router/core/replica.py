@@ -1,0 +1,100 @@
+"""One replica as the router knows it: its mirror, ledger, learnt rate, health and last engine report."""
+
+from __future__ import annotations
+
+from math import exp
+
+from router.core.health import Health
+from router.core.latency import PrefillRate
+from router.core.ledger import Ledger
+from router.core.residency import Mirror
+from router.core.types import EngineReport, ReplicaId
+
+RECENT_S = 60.0
+"""Time constant of the decaying count of uncached tokens sent: longer than a think time of a chat (median 25 s), so that
+paced requests with nothing in flight still see where the last ones went."""
+
+KV_NEARLY_FULL_RATIO = 0.9
+"""Above this share of blocks held by running requests vLLM begins to queue for memory and to preempt: with 4 running and
+2 waiting it stood at 0.99 and a preemption followed."""
+
+KV_FULL_S = 2.0
+"""Seconds a replica without a free block is charged: about one answer's wait until blocks are released."""
+
+BUSY_S = 2.0
+"""Seconds a replica that has just answered 429 or 503 is charged: it serves again when all others are as full."""
+
+DEFAULT_BLOCK_TOKENS = 16
+"""vLLM's default block size, until the engine's own is read."""
+
+
+class Replica:
+    """The books of one replica."""
+
+    __slots__ = (
+        "_recent_at_s",
+        "_recent_tokens",
+        "foreign_tokens",
+        "health",
+        "last_chosen",
+        "ledger",
+        "mirror",
+        "models",
+        "rate",
+        "replica_id",
+        "report",
+    )
+
+    def __init__(self, replica_id: ReplicaId, prior_tokens_per_s: float) -> None:
+        self.replica_id = replica_id
+        self.mirror = Mirror()
+        self.ledger = Ledger()
+        self.rate = PrefillRate(prior_tokens_per_s)
+        self.health = Health()
+        self.report = EngineReport()
+        self.models: frozenset[str] = frozenset()
+        """Names it serves; empty while unknown, which means: may serve any."""
+        self.last_chosen = 0
+        """Sequence number of the last request sent here: ties go to the least recently chosen."""
+        self.foreign_tokens = 0.0
+        """Prefill that others than this router have queued there, estimated from the engine's waiting line."""
+        self._recent_tokens = 0.0
+        self._recent_at_s = 0.0
+
+    @property
+    def block_tokens(self) -> int:
+        """Tokens per block of the engine's cache."""
+        return self.report.block_tokens or DEFAULT_BLOCK_TOKENS
+
+    def available(self, now: float) -> bool:
+        """Tell whether a request may be sent here: healthy or due for a trial, and not put to sleep."""
+        return self.health.available(now) and not self.report.asleep
+
+    def serves(self, model: str) -> bool:
+        """Tell whether it serves `model`, or may."""
+        return not self.models or model in self.models
+
+    def queue_s(self, now: float) -> float:
+        """Predict how long a request sent now waits before its own prefill begins, in seconds."""
+        ledger = self.ledger
+        if ledger.streams:
+            ledger.expire(now)
+        wait_s = (ledger.uncached_tokens + self.foreign_tokens) / self.rate.tokens_per_s
+        usage = self.report.kv_usage_ratio
+        if usage is not None and usage > KV_NEARLY_FULL_RATIO:
+            wait_s += KV_FULL_S * (usage - KV_NEARLY_FULL_RATIO) / (1.0 - KV_NEARLY_FULL_RATIO)
+        return wait_s + BUSY_S if now < self.health.busy_until_s else wait_s
+
+    def pressure_ratio(self, now: float) -> float:
+        """Return saturation from 0 (idle) to 1 (full): the fuller of the waiting line (1 s is half) and the KV cache."""
+        queue_s = self.queue_s(now)
+        return max(queue_s / (queue_s + 1.0), self.report.kv_usage_ratio or 0.0)
+
+    def recent_tokens(self, now: float) -> float:
+        """Return the uncached tokens sent here of late, decaying with `RECENT_S`."""
+        return self._recent_tokens * exp((self._recent_at_s - now) / RECENT_S)
+
+    def count_recent(self, tokens: int, now: float) -> None:
+        """Add to the decaying count."""
+        self._recent_tokens = self.recent_tokens(now) + tokens
+        self._recent_at_s = now

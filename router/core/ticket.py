@@ -1,0 +1,46 @@
+"""One attempt of one request on one replica, from `Fleet.route` to `Fleet.settle`."""
+
+from __future__ import annotations
+
+from router.core.ledger import Entry
+from router.core.replica import Replica
+from router.core.residency import Lease
+from router.core.tokens import TokenScale
+from router.core.types import Decision, RoutingRequest
+
+
+class Ticket:
+    """What must be given back when the attempt ends. Opaque to callers but for its decision and times."""
+
+    __slots__ = ("_closed", "decision", "entry", "first_byte_s", "lease", "replica", "request", "scale")
+
+    def __init__(
+        self,
+        request: RoutingRequest,
+        replica: Replica,
+        decision: Decision,
+        scale: TokenScale | None,
+        lease: Lease | None,
+        entry: Entry,
+    ) -> None:
+        self.request = request
+        self.replica = replica
+        self.decision = decision
+        self.scale = scale
+        self.lease = lease
+        self.entry = entry
+        self.first_byte_s: float | None = None
+        self._closed = False
+
+    @property
+    def residency_tokens(self) -> int:
+        """Tokens that the chosen replica was believed to hold, without credit for the last answer."""
+        if self.scale is None or self.lease is None:
+            return 0
+        return self.scale.cached_tokens(self.lease.fresh_from, self.replica.block_tokens, answer_resident=False)
+
+    def close(self) -> None:
+        """Mark as settled; a second call raises RuntimeError."""
+        if self._closed:
+            raise RuntimeError("this attempt is settled already")
+        self._closed = True

@@ -1,0 +1,175 @@
+"""The values that cross the core's border: requests in, decisions out, facts about engines and outcomes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+ReplicaId = str
+"""Opaque id of a replica, stable per address and start of the router; never an address."""
+
+
+class Reason(StrEnum):
+    """Why a replica was chosen, in one word: a header, a metric label and a log field."""
+
+    NEW = "new"
+    """No history of this session is known, and the chosen replica holds nothing of its prompt."""
+    SHARED = "shared"
+    """No history of this session is known, but the chosen replica holds a prefix that others share."""
+    WARM = "warm"
+    """The replica that holds most of this session's history."""
+    SESSION = "session"
+    """The home named by an explicit session hint, against or without a match of its prefix."""
+    PINNED = "pinned"
+    """The one replica that stores the object the request names, such as a response id."""
+    SPILLED = "spilled"
+    """Away from a home that is up: waiting there would cost more than computing again."""
+    FAILOVER = "failover"
+    """Away from a home that is not available, or a retry after another replica failed."""
+    KEYLESS = "keyless"
+    """The prompt is shorter than one block: placed by load."""
+    UNKNOWN_SHAPE = "unknown-shape"
+    """A body the router does not read (multipart, an unknown path): placed by load."""
+    POLICY = "policy"
+    """A policy that does not look at residency placed it away from its history."""
+
+
+class OutcomeKind(StrEnum):
+    """How one attempt ended, as far as the replica's books are concerned."""
+
+    COMPLETED = "completed"
+    """The replica's whole answer arrived, whatever its status below 500 except 429."""
+    BUSY = "busy"
+    """429 or 503: back-pressure, evidence of load and not of failure."""
+    ERRORED = "errored"
+    """Another 5xx answer."""
+    CLIENT_LEFT = "client-left"
+    """The client closed its connection first."""
+    REFUSED = "refused"
+    """No connection could be made."""
+    RESET = "reset"
+    """The connection was lost, or the engine reported its own death, before the first byte of the answer's body."""
+    DIED = "died"
+    """The connection was lost, or fell silent for too long, in the middle of the answer."""
+    STALE = "stale"
+    """A kept-alive connection turned out to be closed already: says nothing about the replica."""
+
+
+FAILURES = frozenset({OutcomeKind.REFUSED, OutcomeKind.RESET, OutcomeKind.DIED})
+"""Outcomes that eject a replica."""
+
+
+class Prompt(NamedTuple):
+    """A prompt's identity: hashes of its leading blocks, each chained on the one before."""
+
+    hashes: list[int]
+    """64-bit chained block hashes, first block first; at least one."""
+    ends_bytes: list[int]
+    """Canonical bytes from the start of the prompt to the end of block i; same length as `hashes`."""
+    answers_at: list[int]
+    """Block indexes at which a message of the assistant begins, ascending."""
+    bytes_per_token: float | None
+    """Exact where the prompt came as token ids; None: learnt per model."""
+
+
+class RoutingRequest(NamedTuple):
+    """All that routing wants to know of a request."""
+
+    model: str
+    shape: str
+    """Which extraction read the body: chat, completions, responses, messages, embeddings or unknown."""
+    prompt: Prompt | None
+    """None for a prompt under one block and for unknown shapes."""
+    body_bytes: int
+    streaming: bool = False
+    session: int | None = None
+    """Keyed 64-bit hash of a session hint, in the request's scope."""
+    session_is_explicit: bool = False
+    """True for a header or `session_id`: it wins over the computed prefix. Other hints only fill in for it."""
+    stored_at: ReplicaId | None = None
+    """The replica that stores the object which the request names; no other can serve it."""
+
+
+class Score(msgspec.Struct, frozen=True, gc=False):
+    """The price of one replica for one request. Seconds; the lowest total wins. A struct, since one is made per replica."""
+
+    replica: ReplicaId
+    total_s: float
+    queue_s: float
+    """Seconds until the replica has prefilled what was sent to it before."""
+    own_s: float
+    """Seconds to prefill the request's own uncached tokens there."""
+    balance_s: float
+    """What placing it there costs later: weighted own work of a moved session, or the replica's share of recent work."""
+    matched_blocks: int
+    matched_tokens: int
+    """Prompt tokens the replica is believed to hold, rounded down to the engine's blocks."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """The chosen replica and why."""
+
+    replica: ReplicaId
+    reason: Reason
+    scores: list[Score]
+    """One per replica considered, in fleet order."""
+    prompt_tokens: int
+    """Estimated length of the prompt."""
+    matched_tokens: int
+    """Tokens the chosen replica is believed to hold (its residency, not its session hint)."""
+    home: ReplicaId | None
+    """Where this session's history is believed to be; None for a new one."""
+
+    @property
+    def alternates(self) -> list[ReplicaId]:
+        """The other replicas considered, best first."""
+        ranked = sorted(self.scores, key=lambda score: score.total_s)
+        return [score.replica for score in ranked if score.replica != self.replica]
+
+
+@dataclass(slots=True, frozen=True)
+class Usage:
+    """What an engine said about its own answer. None: it did not say."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """How an attempt ended."""
+
+    kind: OutcomeKind
+    status: int | None = None
+    """HTTP status of the engine's answer; None without one."""
+    usage: Usage = field(default_factory=Usage)
+    retry_after_s: float | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class EngineReport:
+    """One reading of an engine's /metrics. None always means unknown, never zero."""
+
+    running: int | None = None
+    waiting: int | None = None
+    kv_usage_ratio: float | None = None
+    """Blocks held by live requests / all blocks, 0 to 1: load, not how much of the cache is full."""
+    kv_tokens: int | None = None
+    """Capacity of the KV cache in tokens."""
+    block_tokens: int | None = None
+    prefix_queries_tokens: float | None = None
+    prefix_hits_tokens: float | None = None
+    preemptions: float | None = None
+    start_time_s: float | None = None
+    """Unix time at which the engine's process started."""
+    asleep: bool | None = None
+
+
+class NoReplicaError(Exception):
+    """The fleet is empty, or every replica was excluded."""
