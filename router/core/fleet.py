@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from router.core.bounded import BoundedMap
 from router.core.choice import Known, choose
@@ -243,6 +244,13 @@ class Fleet:
         replica.report = report
         replica.foreign_tokens = max(0, (report.waiting or 0) - replica.ledger.prefilling) * FOREIGN_TOKENS
         return restarted
+
+    def lost_sight_of(self, replica_id: ReplicaId) -> None:
+        """Note that an engine's metrics could not be read: its gauges are unknown from now on, what is lasting stays."""
+        replica = self._replicas.get(replica_id)
+        if replica is not None:
+            replica.foreign_tokens = 0.0
+            replica.report = replace(replica.report, running=None, waiting=None, kv_usage_ratio=None, asleep=None)
 
     def forget_residency(self, replica_id: ReplicaId) -> None:
         """Empty a replica's mirror: its process is known to have lost its cache."""

@@ -50,7 +50,12 @@ class PromptBuilder:
         """Append a message: `tag` is its role, `content` its canonical bytes. Its end closes a block."""
         if tag == b"assistant":
             self._answers_at.append(len(self._hashes))
-        data = b"%b\x00%b" % (tag, content)
+        self.add_plain(b"%b\x00%b" % (tag, content))
+
+    def add_plain(self, data: bytes) -> None:
+        """Append bytes that need no role marker; their end closes a block."""
+        if not data:
+            return
         if len(self._hashes) + len(data) // BLOCK_BYTES >= LONG_PROMPT_BLOCKS:
             self._add_long(data)
             return

@@ -1,0 +1,1 @@
+"""Everything that names concrete things: settings, wiring, command line, public and admin HTTP API."""

@@ -1,0 +1,121 @@
+"""The admin port: metrics, the fleet, the last decisions, and what would be decided for a request."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+
+from router import __version__
+from router.adapters.decision_log import KEPT
+from router.app.wiring import House
+from router.core.replica import Replica
+from router.core.types import Decision, NoReplicaError
+from router.ports import RequestRecord
+from router.proxy.openai import read_request
+
+
+def admin_app(house: House) -> FastAPI:
+    """Return the admin application. Its documentation is at /docs, the schema at /openapi.json."""
+    app = FastAPI(title="Warmroute admin API", version=__version__)
+    registry = CollectorRegistry()
+    registry.register(house.metrics)
+    ProcessCollector(registry=registry)
+
+    @app.get("/metrics", response_class=Response)
+    async def metrics() -> Response:
+        """Metrics in Prometheus' text format."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/api/fleet")
+    async def fleet() -> dict[str, Any]:
+        """Every replica: address, state, pressure, ledger, residency, learnt rate, and what its engine says."""
+        return {"policy": house.settings.policy, "replicas": [describe(house, replica) for replica in house.fleet]}
+
+    @app.get("/api/decisions")
+    async def decisions(limit: Annotated[int, Query(ge=1, le=KEPT)] = KEPT) -> list[dict[str, Any]]:
+        """The last decisions, newest first, each with its score table."""
+        return [describe_record(record) for record in house.decisions.latest(limit)]
+
+    @app.post("/api/explain", responses={400: {"description": "Not a request body"}, 503: {"description": "No replica"}})
+    async def explain(
+        request: Request,
+        path: Annotated[str, Query(description="The path the body is meant for")] = "/v1/chat/completions",
+    ) -> Response:
+        """Decide for the request body given, with the headers given; nothing is sent and nothing counted."""
+        body = await request.body()
+        try:
+            msgspec.json.decode(body)
+        except msgspec.MsgspecError as error:
+            return _refusal(400, f"the body is not JSON: {error}")
+        names = house.settings.session_header
+        session = next((request.headers[name] for name in names if request.headers.get(name)), None)
+        routing = read_request(path, body, session, house.fleet.homes.get)
+        try:
+            decision = house.fleet.explain(routing, time.monotonic())
+        except NoReplicaError:
+            return _refusal(503, "no replica is configured")
+        blocks = len(routing.prompt.hashes) if routing.prompt else 0
+        return JSONResponse({"shape": routing.shape, "blocks": blocks, **describe_decision(decision)})
+
+    return app
+
+
+def _refusal(status: int, message: str) -> JSONResponse:
+    body = {"message": message, "type": "invalid_request_error", "param": None, "code": status}
+    return JSONResponse({"error": body}, status)
+
+
+def describe(house: House, replica: Replica) -> dict[str, Any]:
+    """Describe a replica for the admin API."""
+    now = time.monotonic()
+    health = replica.health
+    state = "up" if health.up else "ejected"
+    return {
+        "id": replica.replica_id,
+        "url": house.addresses[replica.replica_id],
+        "state": "asleep" if replica.report.asleep else state,
+        "failures": health.failures,
+        "cause": health.cause,
+        "models": sorted(replica.models),
+        "pressure_ratio": round(replica.pressure_ratio(now), 4),
+        "ledger": {"uncached_tokens": replica.ledger.uncached_tokens, "streams": replica.ledger.streams},
+        "prefill_tokens_per_s": round(replica.rate.tokens_per_s),
+        "mirror": {
+            "blocks": len(replica.mirror),
+            "bytes": replica.mirror.held_bytes + replica.mirror.idle_bytes,
+        },
+        "engine": msgspec.to_builtins(_as_dict(replica.report)),
+    }
+
+
+def _as_dict(report: Any) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in report.__dataclass_fields__}
+
+
+def describe_decision(decision: Decision) -> dict[str, Any]:
+    """Describe a decision with its score table, best first."""
+    ranked = sorted(decision.scores, key=lambda score: score.total_s)
+    return {
+        "replica": decision.replica,
+        "reason": decision.reason,
+        "home": decision.home,
+        "prompt_tokens": decision.prompt_tokens,
+        "matched_tokens": decision.matched_tokens,
+        "alternates": decision.alternates,
+        "scores": msgspec.to_builtins(ranked),
+    }
+
+
+def describe_record(record: RequestRecord) -> dict[str, Any]:
+    """Describe a finished request with its decision."""
+    flat: dict[str, Any] = msgspec.to_builtins(record)
+    flat["decision"] = None if record.decision is None else describe_decision(record.decision)
+    return flat
+
+

@@ -1,0 +1,71 @@
+"""The loops beside the data plane: reading every engine's metrics and model list."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from router.app.wiring import House
+from router.core.types import OutcomeKind, ReplicaId
+
+LOGGER = logging.getLogger("warmroute.fleet")
+
+
+async def watch_replica(house: House, replica_id: ReplicaId) -> None:
+    """Read one replica's metrics and models at their intervals until cancelled.
+
+    Each replica has a loop of its own, so that a slow one delays no other.
+    """
+    settings = house.settings
+    models_due_s = 0.0
+    while replica_id in house.fleet:
+        started_s = house.plane.clock()
+        reached = await _read_metrics(house, replica_id)
+        if reached and started_s >= models_due_s and await _read_models(house, replica_id):
+            models_due_s = started_s + settings.models_interval_s
+        spent_s = house.plane.clock() - started_s
+        await asyncio.sleep(max(0.0, settings.scrape_interval_s - spent_s))
+
+
+async def _read_metrics(house: House, replica_id: ReplicaId) -> bool:
+    """Take in one reading; return whether the replica was reached."""
+    replica = house.fleet[replica_id]
+    was_up = replica.health.up
+    try:
+        report = await house.probes[replica_id].report()
+    except ConnectionRefusedError:
+        if replica_id in house.fleet:
+            if was_up:
+                LOGGER.warning("replica %s (%s) refuses connections", replica_id, house.addresses[replica_id])
+            replica.health.failed(OutcomeKind.REFUSED, house.plane.clock())
+        return False
+    except OSError as error:  # slow, garbled or refused /metrics say nothing of the replica's requests
+        LOGGER.debug("metrics of replica %s can't be read: %s", replica_id, error)
+        house.fleet.lost_sight_of(replica_id)
+        return False
+    if replica_id not in house.fleet:
+        return False
+    if house.fleet.observe_engine(replica_id, report):
+        LOGGER.warning("replica %s restarted: its cache is taken to be empty", replica_id)
+    if replica.health.probed():
+        LOGGER.warning("replica %s (%s) is back", replica_id, house.addresses[replica_id])
+    return True
+
+
+async def _read_models(house: House, replica_id: ReplicaId) -> bool:
+    try:
+        models = await house.probes[replica_id].models()
+    except OSError as error:
+        LOGGER.debug("models of replica %s can't be read: %s", replica_id, error)
+        return False
+    if replica_id in house.fleet:
+        house.fleet[replica_id].models = house.models.update(replica_id, models)
+    return True
+
+
+def start_all(house: House, spawn: Callable[[Awaitable[None]], None]) -> None:
+    """Start all loops through `spawn`."""
+    for replica_id in list(house.addresses):
+        spawn(watch_replica(house, replica_id))
+    spawn(house.plane.sweep_forever())

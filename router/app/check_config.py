@@ -1,0 +1,46 @@
+"""What `warmroute check-config` prints: the effective settings and where each came from."""
+
+import json
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from router.app.setting_text import as_json, shown
+from router.app.sources import Effective
+
+
+def print_settings(effective: Effective, console: Console, as_json_text: bool) -> None:
+    """A table on a terminal, aligned plain lines when piped, JSON when asked for."""
+    if as_json_text:
+        console.out(_json(effective), highlight=False)
+    elif console.is_terminal:
+        console.print(_table(effective))
+    else:
+        console.out(_lines(effective), highlight=False)
+
+
+def _rows(effective: Effective) -> list[tuple[str, str, str]]:
+    return [(name, shown(getattr(effective.settings, name)), source) for name, source in effective.source.items()]
+
+
+def _table(effective: Effective) -> Table:
+    table = Table("setting", "value", "source", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, value, source in _rows(effective):
+        table.add_row(name, value.replace(",", "\n"), source, style="dim" if source == "default" else "bold")
+    return table
+
+
+def _lines(effective: Effective) -> str:
+    rows = _rows(effective)
+    name_width = max(len(row[0]) for row in rows)
+    value_width = max(len(row[1]) for row in rows)
+    return "\n".join(f"{name:<{name_width}}  {value:<{value_width}}  {source}" for name, value, source in rows)
+
+
+def _json(effective: Effective) -> str:
+    rows = {
+        name: {"value": as_json(getattr(effective.settings, name)), "source": source}
+        for name, source in effective.source.items()
+    }
+    return json.dumps(rows, indent=2)

@@ -1,0 +1,41 @@
+"""The client port's own answers: models and health. Everything that an engine answers never gets here."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from router.app.wiring import House
+
+
+def public_app(house: House) -> FastAPI:
+    """Return the application for what is not proxied on the client port."""
+    app = FastAPI(title="Warmroute", openapi_url=None)
+
+    @app.get("/v1/models")
+    async def list_models() -> dict[str, object]:
+        return house.models.merged()
+
+    @app.get("/livez")
+    async def live() -> Response:
+        return Response()
+
+    @app.get("/health")
+    @app.get("/readyz")
+    async def ready() -> Response:
+        return JSONResponse(*_readiness(house))
+
+    @app.exception_handler(HTTPException)
+    async def refuse(request: Request, error: HTTPException) -> JSONResponse:
+        body = {"message": f"{error.detail}: {request.method} {request.url.path}", "type": "invalid_request_error"}
+        return JSONResponse({"error": body | {"param": None, "code": error.status_code}}, error.status_code)
+
+    return app
+
+
+def _readiness(house: House) -> tuple[dict[str, object], int]:
+    """Say whether requests can be served: 200 while at least one replica is up, 503 otherwise."""
+    up = sum(replica.health.up and not replica.report.asleep for replica in house.fleet)
+    status = "ok" if up else "no replica is up" if len(house.fleet) else "no replica is configured"
+    return {"status": status, "replicas": len(house.fleet), "up": up}, 200 if up else 503

@@ -1,0 +1,124 @@
+"""Runs the router: two uvicorn servers, client and admin, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from router.app.admin import admin_app
+from router.app.background import start_all
+from router.app.public import public_app
+from router.app.settings import Settings
+from router.app.wiring import House, build
+from router.proxy.downstream import downstream_class
+
+BACKLOG = 2048
+"""Connections the kernel holds until they are accepted: a burst of a thousand clients is not refused."""
+
+
+class StartError(Exception):
+    """The router can't start; the message says why in one line."""
+
+
+class _Server(uvicorn.Server):
+    """A server whose signals are handled by whoever runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run(settings: Settings) -> int:
+    """Run until SIGINT or SIGTERM, then let running requests finish; return the exit code.
+
+    Raises StartError when a port is taken or the TLS files are unusable.
+    """
+    logging.basicConfig(level=settings.log_level.upper(), format="%(message)s", stream=sys.stderr)
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    client_socket = _listen(settings.host, settings.port)
+    admin_socket = _listen(settings.admin_host, settings.admin_port)
+    uvloop.run(_serve(settings, client_socket, admin_socket))
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(info[4][:2], family=info[0], backlog=BACKLOG)
+    except OSError as error:
+        raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
+
+
+async def _serve(settings: Settings, client_socket: socket.socket, admin_socket: socket.socket) -> None:
+    house = build(settings)
+    try:
+        client_server = _Server(_client_config(settings, house))
+        client_server.config.load()
+    except (OSError, ValueError) as error:
+        raise StartError(f"TLS: {error}") from None
+    admin_server = _Server(uvicorn.Config(admin_app(house), http="httptools", **_COMMON))
+    _announce(house, client_socket, admin_socket)
+    _stop_on_signals(client_server)
+    tasks: set[asyncio.Future[None]] = set()
+    start_all(house, lambda loop: tasks.add(asyncio.ensure_future(loop)))
+    admin = asyncio.create_task(admin_server.serve(sockets=[admin_socket]))
+    try:
+        await client_server.serve(sockets=[client_socket])
+    finally:
+        admin_server.should_exit = True
+        await admin
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        house.plane.close()
+        await house.client.aclose()
+
+
+_COMMON: dict[str, Any] = {"lifespan": "off", "access_log": False, "log_config": None, "server_header": False, "ws": "none"}
+
+
+def _client_config(settings: Settings, house: House) -> uvicorn.Config:
+    password = settings.ssl_keyfile_password
+    return uvicorn.Config(
+        public_app(house),
+        http=downstream_class(house.plane),
+        timeout_keep_alive=settings.keepalive_s,
+        timeout_graceful_shutdown=settings.shutdown_grace_s,
+        ssl_certfile=settings.ssl_certfile,
+        ssl_keyfile=settings.ssl_keyfile,
+        ssl_keyfile_password=None if password is None else password.get_secret_value(),
+        ssl_ca_certs=None if settings.ssl_ca_certs is None else str(settings.ssl_ca_certs),
+        ssl_cert_reqs=0 if settings.ssl_ca_certs is None else 2,
+        backlog=BACKLOG,
+        **_COMMON,
+    )
+
+
+def _stop_on_signals(server: uvicorn.Server) -> None:
+    import signal
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.handle_exit, number, None)
+
+
+def _announce(house: House, client_socket: socket.socket, admin_socket: socket.socket) -> None:
+    scheme = "https" if house.settings.ssl_certfile else "http"
+    print(f"warmroute: clients  {scheme}://{_shown(client_socket)}/v1", flush=True)
+    print(f"warmroute: admin    http://{_shown(admin_socket)}/docs", flush=True)
+    if not len(house.fleet):
+        print("warmroute: no replica is configured: every request is answered 503", file=sys.stderr, flush=True)
+
+
+def _shown(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

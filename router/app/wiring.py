@@ -1,0 +1,115 @@
+"""Puts the house together: the only place that names concrete adapters."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+import time
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+import xxhash
+
+from router.adapters.decision_log import DecisionLog
+from router.adapters.prometheus import FleetCollector
+from router.adapters.request_log import RequestLog
+from router.adapters.vllm_metrics import VllmProbe
+from router.app.models import ModelList
+from router.app.settings import Settings
+from router.core.fleet import Fleet
+from router.core.policy import POLICIES
+from router.core.types import OutcomeKind, ReplicaId
+from router.ports import EngineProbe, Observer, RequestRecord
+from router.proxy.plane import Limits, Plane
+from router.proxy.pool import Address
+
+
+class Observers:
+    """Tells several observers, in order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def request_finished(self, record: RequestRecord) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.request_finished(record)
+
+    def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.attempt_failed(replica, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """Everything a running router consists of."""
+
+    settings: Settings
+    fleet: Fleet
+    plane: Plane
+    probes: dict[ReplicaId, EngineProbe]
+    addresses: dict[ReplicaId, str]
+    """For the admin API only: clients see ids."""
+    models: ModelList
+    decisions: DecisionLog
+    metrics: FleetCollector
+    client: httpx.AsyncClient
+
+
+def build(settings: Settings) -> House:
+    """Build a router from its settings. Nothing is listening or connected yet; call it inside the event loop."""
+    fleet = Fleet(POLICIES[settings.policy], int(settings.index_bytes), settings.prefill_tokens_per_s)
+    metrics, decisions = FleetCollector(fleet, time.monotonic), DecisionLog()
+    observers: list[Observer] = [metrics, decisions]
+    if settings.log_requests:
+        observers.append(RequestLog())
+    authorization = _authorization(settings)
+    plane = Plane(fleet, Observers(*observers), _limits(settings), _session_headers(settings), authorization)
+    client = _control_client(settings, authorization)
+    house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client)
+    salt = secrets.token_bytes(16)
+    for url in settings.replica:
+        add_replica(house, url, salt)
+    return house
+
+
+def add_replica(house: House, url: str, salt: bytes) -> None:
+    """Take a replica into every book. Its id is the address hashed with this start's salt: stable, and no address."""
+    replica_id = "r-" + xxhash.xxh3_64_hexdigest(salt + url.encode())[:8]
+    parts = urlsplit(url)
+    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    port = parts.port or (443 if tls else 80)
+    house.plane.add_replica(replica_id, Address(parts.hostname or "", port, tls))
+    house.probes[replica_id] = VllmProbe(house.client, url)
+    house.addresses[replica_id] = url
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        max_body_bytes=int(settings.max_body_bytes),
+        max_retries=settings.max_retries,
+        silence_timeout_s=settings.silence_timeout_s,
+        connect_timeout_s=settings.connect_timeout_s,
+        upstream_idle_s=settings.upstream_keepalive_s,
+    )
+
+
+def _session_headers(settings: Settings) -> tuple[bytes, ...]:
+    return tuple(name.lower().encode("latin-1") for name in settings.session_header)
+
+
+def _authorization(settings: Settings) -> bytes | None:
+    key = settings.engine_api_key
+    return None if key is None else b"Bearer " + key.get_secret_value().encode()
+
+
+def _control_client(settings: Settings, authorization: bytes | None) -> httpx.AsyncClient:
+    """Make the client for scraping. It keeps no idle connections near the 5 s after which vLLM closes them."""
+    return httpx.AsyncClient(
+        headers={} if authorization is None else {"authorization": authorization.decode()},
+        timeout=httpx.Timeout(5.0, connect=settings.connect_timeout_s),
+        limits=httpx.Limits(keepalive_expiry=settings.upstream_keepalive_s),
+        trust_env=False,
+    )

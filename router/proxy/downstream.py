@@ -1,0 +1,190 @@
+"""The client's side: uvicorn's HTTP protocol, with inference requests answered in the protocol itself.
+
+uvicorn keeps the server (sockets, TLS, signals, graceful stop) and everything that is not proxied. Its pipeline of
+cycles orders both kinds on one connection.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from router.proxy.errors import RouterError
+from router.proxy.exchange import Exchange
+from router.proxy.headers import find
+from router.proxy.incoming import Incoming
+from router.proxy.plane import Plane
+
+ENGINE_PATHS = frozenset(
+    {
+        "/tokenize",
+        "/detokenize",
+        "/invocations",
+        "/generative_scoring",
+        "/pooling",
+        "/classify",
+        "/score",
+        "/rerank",
+        "/v2/rerank",
+        "/v2/embed",
+        "/version",
+        "/render",
+        "/derender",
+    }
+)
+"""An engine's inference paths outside /v1/. Its development and administration paths (/sleep, /reset_prefix_cache,
+/metrics, ...) are not for clients of a fleet."""
+
+ENGINE_PREFIXES = ("/v1/", "/inference/")
+
+LINGER_S = 2.0
+"""How long a connection whose request was refused early is read on and discarded: closing it with unread bytes makes the
+kernel reset it, and the client may never see the answer."""
+
+MAX_PIPELINED = 8
+"""Requests read ahead on one connection before reading stops. Until then a client that leaves is noticed at once."""
+
+
+def is_proxied(method: bytes, path: str) -> bool:
+    """Tell whether a request goes to an engine; everything else is answered by the router's own application."""
+    if path == "/v1/models":
+        return method not in (b"GET", b"HEAD")
+    if path not in ENGINE_PATHS and not path.startswith(ENGINE_PREFIXES):
+        return False
+    return "/../" not in path and "/./" not in path and not path.endswith(("/..", "/."))
+
+
+class Downstream(HttpToolsProtocol):
+    """One client connection. `plane` is set by `downstream_class`."""
+
+    plane: Plane
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._active: Exchange | None = None
+        self._discarding = False
+
+    # uvicorn's and asyncio's side
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        active, self._active = self._active, None
+        if active is not None:
+            active.client_left()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._discarding:
+            super().data_received(data)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._active is not None:
+            self._active.pause()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._active is not None:
+            self._active.resume()
+
+    def shutdown(self) -> None:
+        if self._active is not None:
+            self._active.keep_alive = False
+        else:
+            super().shutdown()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no HTTP, in the form of the API's other errors."""
+        self._discarding = True
+        if self._active is None:
+            exchange = Exchange(self.plane, self, Incoming(b"GET", b"/", "/", [], http_1_0=False), keep_alive=False)
+            exchange.fail(RouterError.BAD_REQUEST)
+        else:
+            self._active.keep_alive = False  # its own answer comes first; then the connection ends
+
+    # llhttp's side
+
+    def on_headers_complete(self) -> None:
+        method = self.parser.get_method()
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("latin-1")
+        if not is_proxied(method, path):
+            super().on_headers_complete()
+            return
+        http_1_0 = self.parser.get_http_version() == "1.0"
+        target = url.path if url.query is None else b"%b?%b" % (url.path, url.query)
+        incoming = Incoming(method, target, path, self.headers, http_1_0)
+        keep_alive = self.parser.should_keep_alive() and not self.parser.should_upgrade()
+        previous = self.cycle
+        exchange = Exchange(self.plane, self, incoming, keep_alive)
+        self.cycle = cast(Any, exchange)
+        if previous is None or previous.response_complete:
+            self._take_turn(exchange)
+        else:
+            self.pipeline.appendleft((cast(Any, exchange), self.app))
+            if len(self.pipeline) >= MAX_PIPELINED:
+                self.flow.pause_reading()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        """Start the next request in line: uvicorn's own pipeline calls this for both kinds."""
+        if isinstance(cycle, Exchange):
+            self._take_turn(cycle)
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _take_turn(self, exchange: Exchange) -> None:
+        self._active = exchange
+        incoming = exchange.incoming
+        if max(incoming.announced_bytes, incoming.size_bytes) > self.plane.limits.max_body_bytes:
+            self._refuse_body(exchange)
+        elif incoming.complete:
+            exchange.start()
+        elif (find(incoming.headers, b"expect") or b"").lower() == b"100-continue":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        exchange = cast(Any, self.cycle)
+        if not isinstance(exchange, Exchange):
+            super().on_body(body)
+        elif not exchange.response_complete:
+            exchange.incoming.add(body)
+            if exchange.incoming.size_bytes > self.plane.limits.max_body_bytes:
+                self._refuse_body(exchange)
+
+    def _refuse_body(self, exchange: Exchange) -> None:
+        exchange.incoming.drop_body()
+        if self._active is exchange:
+            self._discarding = True
+            exchange.fail(RouterError.BODY_TOO_LARGE)
+
+    def on_message_complete(self) -> None:
+        exchange = cast(Any, self.cycle)
+        if not isinstance(exchange, Exchange):
+            super().on_message_complete()
+        elif not exchange.response_complete:
+            exchange.incoming.complete = True
+            if self._active is exchange:
+                exchange.start()
+
+    # The exchange's side
+
+    def exchange_done(self, exchange: Exchange) -> None:
+        """Go on with the next request, or close."""
+        if self._active is exchange:
+            self._active = None
+        if self.transport.is_closing():
+            return
+        if exchange.keep_alive and not self._discarding:
+            self.on_response_complete()
+        elif self._discarding:
+            self.loop.call_later(LINGER_S, self.transport.close)
+        else:
+            self.server_state.total_requests += 1
+            self.transport.close()
+
+
+def downstream_class(plane: Plane) -> type[Downstream]:
+    """Return the protocol class to give to uvicorn's `http=`."""
+    return type("BoundDownstream", (Downstream,), {"plane": plane})

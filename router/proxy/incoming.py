@@ -1,0 +1,50 @@
+"""One request as it came in: its head, and its body as far as it has arrived."""
+
+from __future__ import annotations
+
+from router.proxy.headers import Headers, find
+
+
+class Incoming:
+    """A request being received. `size_bytes` runs ahead of `body` by nothing: all of it is kept until it is answered."""
+
+    __slots__ = ("complete", "headers", "http_1_0", "method", "parts", "path", "size_bytes", "target")
+
+    def __init__(self, method: bytes, target: bytes, path: str, headers: Headers, http_1_0: bool) -> None:
+        """`target` is sent on as it came (path and query); `path` is its path alone."""
+        self.method = method
+        self.target = target
+        self.path = path
+        self.headers = headers
+        self.http_1_0 = http_1_0
+        self.parts: list[bytes] = []
+        self.size_bytes = 0
+        self.complete = False
+
+    @property
+    def announced_bytes(self) -> int:
+        """The body's length by its header; 0 where it has none (chunked, or no body)."""
+        value = find(self.headers, b"content-length")
+        return int(value) if value is not None and value.isdigit() else 0
+
+    @property
+    def has_body(self) -> bool:
+        """Tell whether the request has a body, even an empty one."""
+        return self.size_bytes > 0 or any(
+            key in (b"content-length", b"transfer-encoding") for key, _ in self.headers
+        )
+
+    def add(self, data: bytes) -> None:
+        """Take a piece of the body in."""
+        self.parts.append(data)
+        self.size_bytes += len(data)
+
+    def body(self) -> bytes:
+        """Return the body, which is kept in one piece from now on."""
+        if len(self.parts) != 1:
+            self.parts = [b"".join(self.parts)]
+        return self.parts[0]
+
+    def drop_body(self) -> None:
+        """Give the body's memory back: nothing can be sent again."""
+        self.parts = []

@@ -1,0 +1,267 @@
+"""From the bytes of a request to a `RoutingRequest`: parsed once, forwarded as received, never refused."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from router.core.prompt import BLOCK_BYTES, PromptBuilder, scope_hash, session_hash
+from router.core.types import Prompt, ReplicaId, RoutingRequest
+
+Raw = msgspec.Raw
+
+TOKEN_ID_BYTES = 4
+"""Canonical size of one token id: a 32-bit integer."""
+
+_STORED = scope_hash("stored-object")
+_NONE = Raw(b"null")
+
+
+class _Body(msgspec.Struct):
+    """The fields of all shapes that routing looks at; everything else is skipped unread."""
+
+    model: str = ""
+    stream: bool | None = None
+    cache_salt: str | None = None
+    messages: list[Raw] | None = None
+    prompt: Raw = _NONE
+    input: Raw = _NONE
+    instructions: str | None = None
+    system: Raw = _NONE
+    tools: Raw = _NONE
+    documents: Raw = _NONE
+    chat_template: Raw = _NONE
+    chat_template_kwargs: Raw = _NONE
+    session_id: Any = None
+    prompt_cache_key: Any = None
+    conversation: Any = None
+    previous_response_id: Any = None
+
+
+class _Named(msgspec.Struct):
+    model: str = ""
+
+
+class _Message(msgspec.Struct):
+    role: str = ""
+    type: str = ""
+    content: Raw = _NONE
+    tool_calls: Raw = _NONE
+    output: Raw = _NONE
+    name: Raw = _NONE
+    arguments: Raw = _NONE
+
+
+class _Part(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+
+
+_decode_body = msgspec.json.Decoder(_Body).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
+_decode_message = msgspec.json.Decoder(_Message).decode
+_decode_part = msgspec.json.Decoder(_Part).decode
+_decode_raws = msgspec.json.Decoder(list[Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_ids = msgspec.json.Decoder(list[int]).decode
+
+
+def stored_object_hash(object_id: str) -> int:
+    """Return the key under which the replica that stores an object (a response) is remembered."""
+    return session_hash(_STORED, object_id)
+
+
+def read_request(
+    path: str, body: bytes, session: str | None, stored_at: Callable[[int], ReplicaId | None]
+) -> RoutingRequest:
+    """Read what routing needs. `session`: the session header's value; `stored_at`: who stores an object, by its hash.
+
+    A body that is not of the path's shape is routed by load: the engine has the last word on it.
+    """
+    shape = SHAPES.get(path)
+    if shape is None:
+        return _unread(path, body, session, stored_at)
+    try:
+        fields = _decode_body(body)
+        scope = scope_hash(fields.model, fields.cache_salt or "")
+        prompt = _READERS[shape](fields, scope)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        return _unread(path, body, session, stored_at)
+    hint, explicit = _session(fields, session)
+    previous = fields.previous_response_id
+    return RoutingRequest(
+        fields.model,
+        shape,
+        prompt,
+        len(body),
+        bool(fields.stream),
+        None if hint is None else session_hash(scope_hash(fields.model), hint),
+        explicit,
+        stored_at(stored_object_hash(previous)) if isinstance(previous, str) else None,
+    )
+
+
+def _unread(
+    path: str, body: bytes, session: str | None, stored_at: Callable[[int], ReplicaId | None]
+) -> RoutingRequest:
+    try:
+        model = _decode_named(body).model if body[:1] == b"{" else ""
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        model = ""
+    stored = None
+    if path.startswith("/v1/responses/"):
+        stored = stored_at(stored_object_hash(path.split("/")[3]))
+    hint = None if session is None else session_hash(scope_hash(model), session)
+    return RoutingRequest(model, "unknown", None, len(body), False, hint, hint is not None, stored)
+
+
+def _session(fields: _Body, header: str | None) -> tuple[str | None, bool]:
+    """Return the session hint and whether it is explicit."""
+    if header is not None:
+        return header, True
+    if isinstance(fields.session_id, str) and fields.session_id:
+        return fields.session_id, True
+    conversation = fields.conversation
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    for hint in (fields.prompt_cache_key, conversation):
+        if isinstance(hint, str) and hint:
+            return hint, False
+    return None, False
+
+
+def _read_chat(fields: _Body, scope: int) -> Prompt | None:
+    builder = PromptBuilder(scope)
+    _add_preamble(builder, fields)
+    _add_messages(builder, fields.messages or ())
+    return builder.build()
+
+
+def _read_anthropic(fields: _Body, scope: int) -> Prompt | None:
+    builder = PromptBuilder(scope)
+    _add_preamble(builder, fields)
+    if fields.system != _NONE:
+        _add_content(builder, b"system", fields.system)
+    _add_messages(builder, fields.messages or ())
+    return builder.build()
+
+
+def _read_responses(fields: _Body, scope: int) -> Prompt | None:
+    builder = PromptBuilder(scope)
+    _add_preamble(builder, fields)
+    if fields.instructions:
+        builder.add(b"system", fields.instructions.encode())
+    if isinstance(fields.previous_response_id, str):
+        # The history itself is stored on the replica; its id stands for it.
+        builder.add(b"previous", fields.previous_response_id.encode())
+    if bytes(fields.input)[:1] == b"[":
+        _add_messages(builder, _decode_raws(fields.input))
+    elif fields.input != _NONE:
+        _add_content(builder, b"user", fields.input)
+    return builder.build()
+
+
+def _read_completion(fields: _Body, scope: int) -> Prompt | None:
+    return _read_plain(fields.prompt, scope)
+
+
+def _read_embedding(fields: _Body, scope: int) -> Prompt | None:
+    if fields.messages is not None:
+        return _read_chat(fields, scope)
+    return _read_plain(fields.input, scope)
+
+
+def _read_plain(raw: Raw, scope: int) -> Prompt | None:
+    """Read a text, token ids, or the first of a list of either."""
+    data = bytes(raw)
+    if data[:1] == b'"':
+        builder = PromptBuilder(scope)
+        builder.add(b"text", _text(data))
+        return builder.build()
+    if data[:1] != b"[":
+        return None
+    first = data[1:].lstrip()[:1]
+    if first in (b'"', b"["):
+        return _read_plain(_decode_raws(data)[0], scope)
+    ids = array("I", _decode_ids(data)).tobytes()
+    builder = PromptBuilder(scope, bytes_per_token=float(TOKEN_ID_BYTES))
+    # One message a block: no role marker may shift ids against block borders, and only whole blocks are keys.
+    whole = len(ids) // BLOCK_BYTES * BLOCK_BYTES or len(ids)
+    builder.add_plain(ids[:whole])
+    builder.add_plain(ids[whole:])
+    return builder.build()
+
+
+def _add_preamble(builder: PromptBuilder, fields: _Body) -> None:
+    for tag, raw in (
+        (b"template", fields.chat_template),
+        (b"template-arguments", fields.chat_template_kwargs),
+        (b"documents", fields.documents),
+        (b"tools", fields.tools),
+    ):
+        if raw != _NONE and bytes(raw) != b"[]":
+            builder.add(tag, bytes(raw))
+
+
+def _add_messages(builder: PromptBuilder, messages: Iterable[Raw]) -> None:
+    for raw in messages:
+        message = _decode_message(raw)
+        role = (message.role or message.type).encode()
+        if message.content != _NONE:
+            _add_content(builder, role, message.content)
+        for field in (message.tool_calls, message.name, message.arguments, message.output):
+            if field != _NONE:
+                builder.add(b"call", bytes(field))
+
+
+def _add_content(builder: PromptBuilder, role: bytes, raw: Raw) -> None:
+    """Add a text, or a list of parts: text by its characters, all else by the digest of the whole part."""
+    data = bytes(raw)
+    if data[:1] == b'"':
+        builder.add(role, _text(data))
+        return
+    if data[:1] != b"[":
+        builder.add(role, data)
+        return
+    texts: list[bytes] = []
+    for part_raw in _decode_raws(data):
+        part = bytes(part_raw)
+        if part[:1] == b'"':
+            texts.append(_text(part))
+            continue
+        read = _decode_part(part)
+        if read.text is not None:
+            texts.append(read.text.encode())
+            continue
+        if texts:
+            builder.add(role, b"".join(texts))
+            texts = []
+        builder.add_media(part)
+    if texts:
+        builder.add(role, b"".join(texts))
+
+
+def _text(raw: bytes) -> bytes:
+    """Return a JSON string's characters as UTF-8. Without a backslash they stand in the body as they are."""
+    return _decode_text(raw).encode() if b"\\" in raw else raw[1:-1]
+
+
+SHAPES = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/responses": "responses",
+    "/v1/messages": "messages",
+    "/v1/embeddings": "embeddings",
+}
+"""Paths whose bodies are read. Everything else is routed by load, or by a session header."""
+
+_READERS: dict[str, Callable[[_Body, int], Prompt | None]] = {
+    "chat": _read_chat,
+    "completions": _read_completion,
+    "responses": _read_responses,
+    "messages": _read_anthropic,
+    "embeddings": _read_embedding,
+}

@@ -1,0 +1,84 @@
+"""What all exchanges share: the fleet, the pools, the limits, and a sweep that ends what has fallen silent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from router.core.fleet import Fleet
+from router.core.types import ReplicaId
+from router.ports import Observer
+from router.proxy.pool import Address, Pool
+
+if TYPE_CHECKING:
+    from router.proxy.exchange import Exchange
+
+SWEEP_S = 0.5
+"""How often silent exchanges and idle connections are looked for."""
+
+REFUSING_SILENCE_S = 1.0
+"""A stream whose replica accepts no connection any more is ended after this much silence: a vLLM that was told to stop
+leaves its streams open and mute, while one that shuts down gracefully keeps sending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the data plane."""
+
+    max_body_bytes: int = 64 << 20
+    max_retries: int = 2
+    """Alternates tried after the first replica, before the first byte of an answer."""
+    silence_timeout_s: float = 300.0
+    connect_timeout_s: float = 2.0
+    upstream_idle_s: float = 4.0
+
+
+class Plane:
+    """The data plane's shared state."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        observer: Observer,
+        limits: Limits,
+        session_headers: tuple[bytes, ...] = (b"x-session-id",),
+        authorization: bytes | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`session_headers` in lower case, first found wins; `authorization` replaces the clients' towards engines."""
+        self.fleet = fleet
+        self.observer = observer
+        self.limits = limits
+        self.session_headers = session_headers
+        self.authorization = authorization
+        self.clock = clock
+        self.pools: dict[ReplicaId, Pool] = {}
+        self.active: set[Exchange] = set()
+
+    def add_replica(self, replica_id: ReplicaId, address: Address) -> None:
+        """Take a replica in."""
+        self.pools[replica_id] = Pool(address, self.limits.connect_timeout_s, self.limits.upstream_idle_s)
+        self.fleet.add(replica_id)
+
+    def remove_replica(self, replica_id: ReplicaId) -> None:
+        """Send nothing more to a replica; running exchanges end as they would."""
+        self.fleet.remove(replica_id)
+        self.pools.pop(replica_id).close()
+
+    async def sweep_forever(self) -> None:
+        """End silent exchanges and close connections that were idle for too long, until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = self.clock()
+            for exchange in list(self.active):
+                exchange.check_silence(now)
+            for pool in self.pools.values():
+                pool.expire()
+
+    def close(self) -> None:
+        """Close all idle upstream connections."""
+        for pool in self.pools.values():
+            pool.close()
