@@ -17,7 +17,9 @@ from router.core.fleet import Fleet
 from router.core.types import OutcomeKind, ReplicaId
 from router.ports import RequestRecord
 
-TTFT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 40.0, 80.0, 160.0)
+TTFT_BUCKETS_S = (
+    0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 40.0, 80.0, 160.0,
+)  # fmt: skip
 """From a warm turn on a fast engine to a queue that nobody waits for."""
 
 OVERHEAD_BUCKETS_S = (
@@ -158,11 +160,14 @@ class FleetCollector(Collector):
             ("warmroute_predicted_cached_tokens", "Prompt tokens the router expected to be cached.", "predicted"),
             ("warmroute_engine_cached_tokens", "Prompt tokens the engines reported as cached.", "cached"),
         ):
-            yield _counters(name, text, ("replica", "model"), ((key, getattr(row, field)) for key, row in self._rows.items()))
+            counts = ((key, getattr(row, field)) for key, row in self._rows.items())
+            yield _counters(name, text, ("replica", "model"), counts)
 
     def _ttft(self) -> Metric:
         rows = [
-            ((*key, cache), getattr(row, f"ttft_{cache}")) for key, row in self._rows.items() for cache in ("warm", "cold")
+            ((*key, cache), getattr(row, f"ttft_{cache}"))
+            for key, row in self._rows.items()
+            for cache in ("warm", "cold")
         ]
         return _histogram(
             "warmroute_ttft_seconds",
@@ -176,7 +181,7 @@ class FleetCollector(Collector):
         fleet = list(self._fleet)
         for name, text, values in (
             ("inflight_requests", "Requests in flight.", [r.ledger.streams for r in fleet]),
-            ("ledger_tokens", "Uncached prompt tokens sent and not yet prefilled.", [r.ledger.uncached_tokens for r in fleet]),
+            ("ledger_tokens", "Uncached tokens sent, not yet prefilled.", [r.ledger.uncached_tokens for r in fleet]),
             ("replica_up", "1 while the last evidence of a replica was a success.", [int(r.health.up) for r in fleet]),
             ("replica_pressure_ratio", "Saturation, 0 idle to 1 full.", [r.pressure_ratio(now) for r in fleet]),
             ("prefill_tokens_per_second", "Learnt prefill rate.", [r.rate.tokens_per_s for r in fleet]),

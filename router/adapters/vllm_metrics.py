@@ -28,7 +28,7 @@ NAMES = {
 }
 """Metric names of vLLM since 0.6 -> what they are here; the gpu_ names are those of releases before 0.11."""
 
-_WANTED = re.compile(r"^(?:%s)(?:\{[^\n]*\})? [^\n]+$" % "|".join(map(re.escape, NAMES)), re.MULTILINE)
+_WANTED = re.compile(rf"^(?:{'|'.join(map(re.escape, NAMES))})(?:{{[^\n]*}})? [^\n]+$", re.MULTILINE)
 """The dozen lines that are read of some 800: the parser is written in Python and takes 10 ms for all of them."""
 
 MAX_METRICS_BYTES = 4 << 20
@@ -73,7 +73,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def _cache_size(samples: list[Sample]) -> tuple[int | None, int | None]:
-    """Return capacity and block size in tokens; data-parallel ranks have a cache each, a replica counts as their sum."""
+    """Return capacity and block size in tokens; the caches of data-parallel ranks count together."""
     total: int | None = None
     block: int | None = None
     for labels, _ in samples:

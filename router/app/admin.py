@@ -42,7 +42,9 @@ def admin_app(house: House) -> FastAPI:
         """The last decisions, newest first, each with its score table."""
         return [describe_record(record) for record in house.decisions.latest(limit)]
 
-    @app.post("/api/explain", responses={400: {"description": "Not a request body"}, 503: {"description": "No replica"}})
+    refusals: dict[int | str, dict[str, Any]] = {400: {"description": "Not JSON"}, 503: {"description": "No replica"}}
+
+    @app.post("/api/explain", responses=refusals)
     async def explain(
         request: Request,
         path: Annotated[str, Query(description="The path the body is meant for")] = "/v1/chat/completions",
@@ -117,5 +119,3 @@ def describe_record(record: RequestRecord) -> dict[str, Any]:
     flat: dict[str, Any] = msgspec.to_builtins(record)
     flat["decision"] = None if record.decision is None else describe_decision(record.decision)
     return flat
-
-

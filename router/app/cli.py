@@ -10,9 +10,10 @@ from rich.console import Console
 from router import __version__
 from router.app.options import with_settings
 from router.app.sources import ConfigError, Effective
+from router.sim.types import EngineConfig
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended (128 + SIGINT)
-UNUSABLE = 2
+FAILED, UNUSABLE = 1, 2
 
 app = typer.Typer(
     name="warmroute",
@@ -23,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_ENGINE = EngineConfig()
 _SETTINGS_NOTE = (
     "Every setting is also a variable WARMROUTE_NAME and a key of the TOML file, with _ for -. "
     "A flag wins over the environment, the environment over the file. Lists: a,b or JSON."
@@ -87,6 +89,59 @@ def check_config(
 
     print_settings(effective, Console(), json)
     return 0
+
+
+@app.command()
+def sim(
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="First port; 0 takes free ones.")] = 8000,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    replicas: Annotated[
+        int, typer.Option(metavar="COUNT", min=1, max=256, help="How many, on ports that follow each other.")
+    ] = 1,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A served model's name; give it once for each. [dim]\\[default: sim-model]"),
+    ] = None,
+    kv_tokens: Annotated[
+        int, typer.Option(metavar="TOKENS", min=32, help="Tokens that a replica's KV cache holds.")
+    ] = _ENGINE.kv_tokens,
+    prefill_tokens_per_s: Annotated[
+        float, typer.Option(metavar="TOKENS", min=1, help="Prompt tokens prefilled each second.")
+    ] = _ENGINE.prefill_tokens_per_s,
+    time_scale: Annotated[
+        float, typer.Option(metavar="FACTOR", min=0.01, help="How many times faster than life replicas run.")
+    ] = 1.0,
+    stream_interval: Annotated[
+        int, typer.Option(metavar="TOKENS", min=1, help="Tokens in each chunk of a stream.")
+    ] = _ENGINE.stream_interval,
+) -> int:
+    """Run simulated vLLM replicas: no GPU, no model, vLLM's HTTP interface, caching and metrics."""
+    from router.sim.server import SimOptions, run_sim
+
+    engine = EngineConfig(
+        kv_tokens=kv_tokens, prefill_tokens_per_s=prefill_tokens_per_s, stream_interval=stream_interval
+    )
+    try:
+        run_sim(port, replicas, SimOptions(tuple(model or ["sim-model"]), engine, time_scale), host=host)
+    except (OSError, OverflowError, ValueError) as error:
+        raise ConfigError(f"can't run {replicas} replicas from {host}:{port}: {error}") from None
+    return 0
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave replicas and router running at the end.")] = False,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", min=1, max=600, help="Seconds for each policy.")] = 20.0,
+    replicas: Annotated[int, typer.Option(metavar="COUNT", min=2, max=16, help="Simulated replicas.")] = 4,
+) -> int:
+    """Send the same chats through Warmroute and through round robin, and compare."""
+    from router.app.demo.processes import DemoFailed
+    from router.app.demo.run import Plan, run_demo
+
+    try:
+        return run_demo(Plan(replicas, seconds, keep), Console())
+    except DemoFailed as error:
+        return _fail(str(error), FAILED)
 
 
 @app.command(hidden=True)

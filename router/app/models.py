@@ -23,7 +23,7 @@ class ModelList:
         self._by_replica.pop(replica, None)
 
     def merged(self) -> dict[str, object]:
-        """Return all models in OpenAI's form, each as the first replica that serves it describes it, ordered by name."""
+        """Return all models in OpenAI's form, ordered by name, each as the first replica that serves it says."""
         found: dict[str, Model] = {}
         for models in self._by_replica.values():
             for model in models:

@@ -83,7 +83,13 @@ async def _serve(settings: Settings, client_socket: socket.socket, admin_socket:
         await house.client.aclose()
 
 
-_COMMON: dict[str, Any] = {"lifespan": "off", "access_log": False, "log_config": None, "server_header": False, "ws": "none"}
+_COMMON: dict[str, Any] = {
+    "lifespan": "off",
+    "access_log": False,
+    "log_config": None,
+    "server_header": False,
+    "ws": "none",
+}
 
 
 def _client_config(settings: Settings, house: House) -> uvicorn.Config:

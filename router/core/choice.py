@@ -55,7 +55,7 @@ def _held_tokens(known: Known, request: RoutingRequest) -> list[int]:
         return [0] * len(known.candidates)
     leaf = prompt.hashes[scale.anchor - 1] if scale.anchor else None
     tokens: dict[tuple[int, int, bool], int] = {}  # most replicas share one of a few answers
-    held = []
+    held: list[int] = []
     for replica, blocks in zip(known.candidates, known.blocks, strict=True):
         if not blocks:
             held.append(0)

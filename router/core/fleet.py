@@ -39,7 +39,8 @@ FOREIGN_TOKENS = 500
 MAX_MODELS = 256
 """Models with token counts of their own. Names come from clients, so there is a limit; the rest share one account."""
 
-_SERVED = frozenset({OutcomeKind.COMPLETED, OutcomeKind.CLIENT_LEFT, OutcomeKind.DIED})
+_CUT_SHORT = frozenset({OutcomeKind.CLIENT_LEFT, OutcomeKind.DIED})
+"""Ends that leave a session's history computed, if the answer had begun."""
 
 
 class Fleet:
@@ -163,11 +164,16 @@ class Fleet:
         if prompt is None or not self._make_room(len(prompt.hashes)):
             return None
         mirror = replica.mirror
-        self._blocks -= len(mirror)
+        before = len(mirror)
         lease = mirror.acquire(prompt, mirror.match(prompt.hashes))
         mirror.evict_to(mirror.capacity_bytes)
-        self._blocks += len(mirror)
+        self._count_blocks(replica, before)
         return lease
+
+    def _count_blocks(self, replica: Replica, before: int) -> None:
+        """Keep the fleet's number of blocks after a change of a mirror; one that has left no longer counts."""
+        if self._replicas.get(replica.replica_id) is replica:
+            self._blocks += len(replica.mirror) - before
 
     def _make_room(self, blocks: int) -> bool:
         """Forget the stalest blocks of the fleet until `blocks` more fit; False when too many are in use."""
@@ -176,10 +182,10 @@ class Fleet:
             idle = [(stamp, replica) for replica in self if (stamp := replica.mirror.oldest_stamp()) is not None]
             if not idle:
                 return False
-            mirror = min(idle, key=lambda pair: pair[0])[1].mirror
-            self._blocks -= len(mirror)
-            mirror.evict_entries(EVICTION_BATCH)
-            self._blocks += len(mirror)
+            stalest = min(idle, key=lambda pair: pair[0])[1]
+            before = len(stalest.mirror)
+            stalest.mirror.evict_entries(EVICTION_BATCH)
+            self._count_blocks(stalest, before)
         return True
 
     def first_byte(self, ticket: Ticket, now: float) -> None:
@@ -200,12 +206,14 @@ class Fleet:
         replica = ticket.replica
         replica.ledger.close(ticket.entry)
         self._judge(replica, outcome, now)
-        served = outcome.kind in _SERVED and (outcome.status or 200) < 400
+        answering = ticket.first_byte_s is not None
+        complete = outcome.kind is OutcomeKind.COMPLETED
+        served = (complete or (answering and outcome.kind in _CUT_SHORT)) and (outcome.status or 200) < 400
         if ticket.lease is not None:
-            self._release(ticket, ticket.lease, outcome, now, served or ticket.first_byte_s is not None)
+            self._release(ticket, ticket.lease, outcome, now, computed=served or answering)
         if served:
             learn_from_answer(self.turns, self.size_of(ticket.request.model), ticket, outcome.usage)
-            if ticket.request.session is not None and replica.replica_id in self._replicas:
+            if ticket.request.session is not None and self._replicas.get(replica.replica_id) is replica:
                 self.homes.put(ticket.request.session, replica.replica_id)
 
     def _judge(self, replica: Replica, outcome: Outcome, now: float) -> None:
@@ -218,8 +226,7 @@ class Fleet:
 
     def _release(self, ticket: Ticket, lease: Lease, outcome: Outcome, now: float, computed: bool) -> None:
         mirror = ticket.replica.mirror
-        if ticket.replica.replica_id in self._replicas:
-            self._blocks -= len(mirror)
+        before = len(mirror)
         size = self.size_of(ticket.request.model)
         if ticket.replica.report.kv_tokens is not None:
             mirror.capacity_bytes = ticket.replica.report.kv_tokens * size.bytes_per_token
@@ -232,8 +239,7 @@ class Fleet:
             mirror.evict_unused_since(lease.stale_stamp)
         answer_bytes = int((outcome.usage.completion_tokens or 0) * size.bytes_per_token)
         mirror.release(lease, now, computed, answer_bytes)
-        if ticket.replica.replica_id in self._replicas:
-            self._blocks += len(mirror)
+        self._count_blocks(ticket.replica, before)
 
     def observe_engine(self, replica_id: ReplicaId, report: EngineReport) -> bool:
         """Take in a reading of an engine's metrics; return whether it shows a restart, which empties the mirror."""
@@ -246,7 +252,7 @@ class Fleet:
         return restarted
 
     def lost_sight_of(self, replica_id: ReplicaId) -> None:
-        """Note that an engine's metrics could not be read: its gauges are unknown from now on, what is lasting stays."""
+        """Note that an engine's metrics can't be read: its gauges are unknown, what is lasting stays."""
         replica = self._replicas.get(replica_id)
         if replica is not None:
             replica.foreign_tokens = 0.0
@@ -254,9 +260,10 @@ class Fleet:
 
     def forget_residency(self, replica_id: ReplicaId) -> None:
         """Empty a replica's mirror: its process is known to have lost its cache."""
-        mirror = self._replicas[replica_id].mirror
-        self._blocks -= len(mirror)
-        mirror.clear()
+        replica = self._replicas[replica_id]
+        before = len(replica.mirror)
+        replica.mirror.clear()
+        self._count_blocks(replica, before)
 
 
 def _restarted(before: EngineReport, after: EngineReport) -> bool:

@@ -11,7 +11,8 @@ MAX_BACKOFF_S = 10.0
 """A dead replica costs one failed connect in this time at the most."""
 
 BUSY_HOLD_S = 1.0
-"""How long a 429 or 503 without Retry-After counts: one reading of the engine's metrics later the gauges know better."""
+"""How long a 429 or 503 without Retry-After counts: one reading of the engine's metrics later the gauges know
+better."""
 
 MAX_BUSY_HOLD_S = 10.0
 

@@ -27,7 +27,7 @@ class PrefillRate:
         """The present estimate, always above zero."""
 
     def observe(self, uncached_tokens: int, elapsed_s: float) -> None:
-        """Learn from one prefill: `elapsed_s` from its dispatch or its predecessor's first byte, the later, to its own."""
+        """Learn from one prefill, timed from its dispatch or its predecessor's first byte, the later."""
         if uncached_tokens < MIN_SAMPLE_TOKENS or elapsed_s <= 0:
             return
         self._tokens = self._tokens * KEEP_RATIO + uncached_tokens

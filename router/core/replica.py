@@ -11,12 +11,12 @@ from router.core.residency import Mirror
 from router.core.types import EngineReport, ReplicaId
 
 RECENT_S = 60.0
-"""Time constant of the decaying count of uncached tokens sent: longer than a think time of a chat (median 25 s), so that
-paced requests with nothing in flight still see where the last ones went."""
+"""Time constant of the decaying count of uncached tokens sent: longer than a think time of a chat (median 25 s), so
+that paced requests with nothing in flight still see where the last ones went."""
 
 KV_NEARLY_FULL_RATIO = 0.9
-"""Above this share of blocks held by running requests vLLM begins to queue for memory and to preempt: with 4 running and
-2 waiting it stood at 0.99 and a preemption followed."""
+"""Above this share of blocks held by running requests vLLM begins to queue for memory and to preempt: with 4 running
+and 2 waiting it stood at 0.99 and a preemption followed."""
 
 KV_FULL_S = 2.0
 """Seconds a replica without a free block is charged: about one answer's wait until blocks are released."""
@@ -86,7 +86,7 @@ class Replica:
         return wait_s + BUSY_S if now < self.health.busy_until_s else wait_s
 
     def pressure_ratio(self, now: float) -> float:
-        """Return saturation from 0 (idle) to 1 (full): the fuller of the waiting line (1 s is half) and the KV cache."""
+        """Return saturation, 0 idle to 1 full: the fuller of waiting line (1 s is half) and KV cache."""
         queue_s = self.queue_s(now)
         return max(queue_s / (queue_s + 1.0), self.report.kv_usage_ratio or 0.0)
 

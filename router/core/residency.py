@@ -13,8 +13,8 @@ from typing import NamedTuple
 from router.core.types import Prompt
 
 ENTRY_BYTES = 260
-"""Memory of one idle block in the worst moment, just after its table grew: ordered-dict node, table slots, key and value
-integers (64-bit CPython 3.11 to 3.14; tests/core/test_residency.py holds it against tracemalloc)."""
+"""Memory of one idle block in the worst moment, just after its table grew: ordered-dict node, table slots, key and
+value integers (64-bit CPython 3.11 to 3.14; tests/core/test_residency.py holds it against tracemalloc)."""
 
 _SIZE_BITS = 24
 _SIZE_MASK = (1 << _SIZE_BITS) - 1

@@ -29,7 +29,7 @@ class TurnEnds:
         self._ends.put(leaf, prompt_tokens << _ANSWER_BITS | min(answer_tokens, _ANSWER_MASK))
 
     def deepest(self, hashes: list[int], matched: int) -> tuple[int, int, int]:
-        """Return (blocks, prompt tokens, answer tokens) of the last turn end within `matched` blocks; zeros for none."""
+        """Return (blocks, prompt tokens, answer tokens) of the last turn end within `matched`; zeros for none."""
         blocks = self._ends.last_known(hashes, matched)
         if not blocks:
             return 0, 0, 0
@@ -44,7 +44,15 @@ class TokenScale:
     model's learnt bytes per token.
     """
 
-    __slots__ = ("_answer_reuse_ratio", "_bytes_per_token", "_prompt", "anchor", "anchor_tokens", "answer_tokens", "total")
+    __slots__ = (
+        "_answer_reuse_ratio",
+        "_bytes_per_token",
+        "_prompt",
+        "anchor",
+        "anchor_tokens",
+        "answer_tokens",
+        "total",
+    )
 
     def __init__(self, prompt: Prompt, size: TokenSize, turns: TurnEnds, matched: int) -> None:
         """Anchor `prompt` at the deepest turn end within its `matched` leading blocks."""

@@ -94,7 +94,7 @@ class RoutingRequest(NamedTuple):
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
-    """The price of one replica for one request. Seconds; the lowest total wins. A struct, since one is made per replica."""
+    """The price of one replica for one request; the lowest total wins. Seconds."""
 
     replica: ReplicaId
     total_s: float
@@ -103,7 +103,8 @@ class Score(msgspec.Struct, frozen=True, gc=False):
     own_s: float
     """Seconds to prefill the request's own uncached tokens there."""
     balance_s: float
-    """What placing it there costs later: weighted own work of a moved session, or the replica's share of recent work."""
+    """What placing it there costs later: weighted own work of a moved session, or the replica's share of recent
+    work."""
     matched_blocks: int
     matched_tokens: int
     """Prompt tokens the replica is believed to hold, rounded down to the engine's blocks."""

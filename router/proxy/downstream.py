@@ -40,8 +40,8 @@ ENGINE_PATHS = frozenset(
 ENGINE_PREFIXES = ("/v1/", "/inference/")
 
 LINGER_S = 2.0
-"""How long a connection whose request was refused early is read on and discarded: closing it with unread bytes makes the
-kernel reset it, and the client may never see the answer."""
+"""How long a connection whose request was refused early is read on and discarded: closing it with unread bytes makes
+the kernel reset it, and the client may never see the answer."""
 
 MAX_PIPELINED = 8
 """Requests read ahead on one connection before reading stops. Until then a client that leaves is noticed at once."""

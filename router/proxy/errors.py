@@ -65,7 +65,8 @@ class RouterError(Enum):
 
 
 RETRY_AFTER_S = {RouterError.NO_REPLICA: 5, RouterError.UPSTREAM_FAILED: 1}
-"""Seconds for Retry-After: an ejected replica is tried again after at most a few, a missing one takes longer to come."""
+"""Seconds for Retry-After: an ejected replica is tried again after at most a few, a missing one takes longer to
+come."""
 
 
 def error_body(error: RouterError, path: str) -> bytes:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from router.proxy.downstream import Downstream
 
 TAIL_SEGMENTS = 6
-"""Reads kept for `feedback`: the last content, usage and [DONE] events come in three reads at the most, then the end."""
+"""Reads kept for `feedback`: the last content, usage and [DONE] events come in three reads at the most, then the
+end."""
 
 
 class Exchange:

@@ -49,7 +49,7 @@ def is_engine_error(event: bytes) -> bool:
 
 
 def ends_in_engine_error(tail: bytes) -> bool:
-    """Tell whether a stream's last events report the engine's death: vLLM then sends [DONE] and a proper end all the same."""
+    """Tell whether a stream's end reports the engine's death: vLLM closes such a stream properly."""
     return b'\ndata: {"error":' in tail[-TAIL_BYTES:]
 
 

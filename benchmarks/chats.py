@@ -1,0 +1,145 @@
+"""Drives the chats of `router.sim.workload` over HTTP, closed loop: the next turn comes one think time after the answer."""
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.load import Answer, Pool, post, quantile
+from router.sim.workload import ChatSession, ChatTurn, ChatWorkload
+
+UNCOUNTED_SHARE = 0.25  # of the run: the caches are filling
+DRAIN_SIMULATED_S = 300.0
+COUNTER = re.compile(rb"^vllm:prefix_cache_(queries|hits)_total\S* (\S+)", re.MULTILINE)
+GET_METRICS = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request as the client saw it. Times in simulated seconds since the start."""
+
+    sent_s: float
+    ttft_s: float
+    ok: bool
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+
+def request_of(turn: ChatTurn, session_header: bool) -> bytes:
+    body = {
+        "model": "m",
+        "messages": turn.messages,
+        "max_tokens": turn.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    headers = f"x-session-id: {turn.session_id}\r\n" if session_header else ""
+    return post(json.dumps(body).encode(), headers=headers)
+
+
+def read_events(payload: bytes) -> tuple[str, int, int]:
+    """The answer's text, and the engine's own count of prompt and of cached tokens (0 where it did not say)."""
+    text, prompt_tokens, cached_tokens = [], 0, 0
+    for event in payload.split(b"\n\n"):
+        if not event.startswith(b"data: {"):
+            continue
+        data = json.loads(event[6:])
+        text += [choice["delta"].get("content") or "" for choice in data.get("choices", ())]
+        if usage := data.get("usage"):
+            prompt_tokens = usage["prompt_tokens"]
+            cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return "".join(text), prompt_tokens, cached_tokens
+
+
+class Chats:
+    """A workload against one router. `run` returns when the last answer is in."""
+
+    def __init__(
+        self, port: int, replicas: Sequence[int], workload: ChatWorkload, time_scale: float, session_header: bool
+    ) -> None:
+        self.workload, self.time_scale, self.session_header = workload, time_scale, session_header
+        self.loop = asyncio.get_running_loop()
+        self.pool = Pool(port)
+        self.replicas = [Pool(replica) for replica in replicas]
+        self.turns: list[Turn] = []
+        self.late_s: list[float] = []
+        self.unfinished = 0
+        self.uncached_tokens: list[int] = []
+
+    def now_s(self) -> float:
+        return (self.loop.time() - self.started_s) * self.time_scale
+
+    async def sleep_until(self, simulated_s: float) -> None:
+        await asyncio.sleep(max(0.0, simulated_s - self.now_s()) / self.time_scale)
+        self.late_s.append(self.now_s() - simulated_s)
+
+    async def run(self) -> None:
+        sessions = list(self.workload.sessions())
+        self.started_s = self.loop.time()
+        tasks = [asyncio.create_task(self.converse(session)) for session in sessions]
+        await self.sleep_until(self.workload.duration_s * UNCOUNTED_SHARE)
+        before = await self.uncached_so_far()
+        await self.sleep_until(self.workload.duration_s)
+        _, open_tasks = await asyncio.wait(tasks, timeout=DRAIN_SIMULATED_S / self.time_scale)
+        self.unfinished = len(open_tasks)
+        for task in open_tasks:
+            task.cancel()
+        after = await self.uncached_so_far()
+        self.uncached_tokens = [late - early for early, late in zip(before, after, strict=True)]
+        for pool in (self.pool, *self.replicas):
+            pool.close()
+
+    async def converse(self, session: ChatSession) -> None:
+        await self.sleep_until(session.starts_s)
+        text: str | None = None
+        while (turn := session.next_turn(text)) is not None:
+            if turn.number > 1:
+                await self.sleep_until(self.now_s() + turn.think_s)
+            if self.now_s() >= self.workload.duration_s:
+                return
+            text = await self.take(turn)
+
+    async def take(self, turn: ChatTurn) -> str | None:
+        parts: list[bytes] = []
+        request = request_of(turn, self.session_header)
+        sent_s = self.now_s()
+        try:
+            answer = await self.pool.exchange(request, parts.append)
+        except OSError as error:
+            answer = Answer(problem=str(error))
+        ttft_s = answer.first_byte_s * self.time_scale
+        if not answer.ok(True):
+            self.turns.append(Turn(sent_s, ttft_s, False))
+            return None
+        text, prompt_tokens, cached_tokens = read_events(b"".join(parts))
+        self.turns.append(Turn(sent_s, ttft_s, True, prompt_tokens, cached_tokens))
+        return text
+
+    async def uncached_so_far(self) -> list[int]:
+        """Prompt tokens that each replica had to compute."""
+        computed = []
+        for pool in self.replicas:
+            page: list[bytes] = []
+            await pool.exchange(GET_METRICS, page.append)
+            counters = {name: float(value) for name, value in COUNTER.findall(b"".join(page))}
+            computed.append(round(counters[b"queries"] - counters[b"hits"]))
+        return computed
+
+    def figures(self) -> dict[str, float]:
+        start_s = self.workload.duration_s * UNCOUNTED_SHARE
+        counted = [turn for turn in self.turns if turn.sent_s >= start_s]
+        good = [turn for turn in counted if turn.ok]
+        ttfts = sorted(turn.ttft_s for turn in good)
+        prompt_tokens = sum(turn.prompt_tokens for turn in good)
+        mean_uncached = sum(self.uncached_tokens) / len(self.uncached_tokens)
+        return {
+            "requests": len(counted),
+            "errors": len(counted) - len(good) + self.unfinished,
+            "hit_ratio": sum(turn.cached_tokens for turn in good) / max(1, prompt_tokens),
+            "ttft_p50_s": quantile(ttfts, 0.5),
+            "ttft_p95_s": quantile(ttfts, 0.95),
+            "ttft_p99_s": quantile(ttfts, 0.99),
+            "imbalance": max(self.uncached_tokens) / max(1.0, mean_uncached),
+            "client_late_p99_s": quantile(sorted(self.late_s), 0.99),
+        }

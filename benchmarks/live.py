@@ -1,0 +1,149 @@
+"""Chats through Warmroute and other routers in front of the same simulated fleet: TTFT, cache hits, balance.
+
+usage: live.py [--routers a,b,c] [--sessions-per-s 5] [--minutes 8] [--time-scale 8] [--seed 1] [--rounds 1] [--json FILE]
+
+README.md beside this file says what each figure means.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvloop
+
+from benchmarks.chats import Chats
+from benchmarks.load import quantile
+from benchmarks.peers import WARMROUTE
+from benchmarks.processes import Process, free_ports, running, wait_for_port
+from benchmarks.report import Column, Results, print_table, ratio_to_lowest, write_json
+from benchmarks.rig import add_shared_arguments, present, raise_open_files_limit, routed
+from router.sim.workload import ChatWorkload
+
+FLEET = Path(__file__).with_name("fleet.py")
+# These two route by prefix as Warmroute does. vllm-router's cache_aware has every replica tokenise every prompt, which
+# one machine cannot simulate at speed, so it takes part with its hash of the session header.
+RIVALS = ["smg:cache_aware", "sglang-router:cache_aware"]
+BY_SESSION_HEADER = ["vllm-router:consistent_hash"]
+ROUND_ROBIN = f"{WARMROUTE}:round-robin"
+
+Figures = dict[str, float]
+
+
+@contextlib.contextmanager
+def fleet(options: argparse.Namespace, seconds_file: Path) -> Iterator[tuple[Process, list[int]]]:
+    """A fresh, cold fleet and its ports; `seconds_file` is there when it has ended."""
+    first_port = consecutive_ports(options.replicas)
+    ports = [first_port + number for number in range(options.replicas)]
+    settings = {
+        "--replicas": options.replicas,
+        "--first-port": first_port,
+        "--time-scale": options.time_scale,
+        "--kv-tokens": options.kv_tokens,
+        "--stream-interval": options.stream_interval,
+        "--seconds-file": seconds_file,
+    }
+    command = [sys.executable, str(FLEET), *(str(part) for setting in settings.items() for part in setting)]
+    with running(command) as process:
+        wait_for_port(process, ports[-1])
+        yield process, ports
+
+
+def consecutive_ports(count: int) -> int:
+    """The first of `count` ports in a row, the highest of which is free; the others were not looked at."""
+    return free_ports(1)[0] - count
+
+
+async def drive(name: str, number: int, options: argparse.Namespace, home: Path) -> Figures:
+    workload = ChatWorkload(options.sessions_per_s, options.minutes * 60, options.seed + number)
+    with fleet(options, home / "late.json") as (replicas, ports):
+        urls = [f"http://127.0.0.1:{port}" for port in ports]
+        with routed(name, urls, options.peers_dir) as (router, port):
+            header = options.session_header or name in BY_SESSION_HEADER
+            chats = Chats(port, ports, workload, options.time_scale, header)
+            gc.freeze()
+            before, started_s = cpu_times(router, replicas), time.monotonic()
+            await chats.run()
+            elapsed_s = time.monotonic() - started_s
+            used = [late - early for early, late in zip(before, cpu_times(router, replicas), strict=True)]
+    shares = {
+        f"{who}_cpu_ratio": cpu_s / elapsed_s for who, cpu_s in zip(("router", "fleet", "client"), used, strict=True)
+    }
+    late_s = json.loads((home / "late.json").read_text())
+    return {**chats.figures(), **shares, "fleet_late_p99_s": quantile(late_s, 0.99) * options.time_scale}
+
+
+def cpu_times(router: Process | None, replicas: Process) -> list[float]:
+    return [router.cpu_s() if router else 0.0, replicas.cpu_s(), time.process_time()]
+
+
+def attempt(name: str, number: int, options: argparse.Namespace) -> Figures:
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-") as home:
+            return uvloop.run(drive(name, number, options, Path(home)))
+    except (RuntimeError, OSError) as error:
+        print(f"failed: {name}: {error}", file=sys.stderr, flush=True)
+        return {"errors": 1}
+
+
+def print_results(results: Results, options: argparse.Namespace) -> None:
+    columns = [
+        Column("requests", "requests"),
+        Column("errors", "errors"),
+        Column("hit_ratio", "hit rate", 1, 3),
+        Column("ttft_p50_s", "TTFT p50 s", 1, 2),
+        Column("ttft_p95_s", "p95 s", 1, 2),
+        Column("ttft_p99_s", "p99 s", 1, 2),
+        Column("imbalance", "imbalance", 1, 2),
+    ]
+    ratios = {"p95 / better rival": lambda name: ratio_to_lowest(results, name, RIVALS, "ttft_p95_s")}
+    load = f"{options.sessions_per_s:g} sessions/s, {options.replicas} replicas of {options.kv_tokens:,} tokens"
+    print_table(f"{load}, {options.minutes:g} minutes at {options.time_scale:g}x", results, columns, ratios)
+    columns = [
+        Column("fleet_late_p99_s", "replicas late p99 s", 1, 3),
+        Column("client_late_p99_s", "client late p99 s", 1, 3),
+        Column("router_cpu_ratio", "router CPU %", 100),
+        Column("fleet_cpu_ratio", "replicas CPU %", 100),
+        Column("client_cpu_ratio", "client CPU %", 100),
+    ]
+    print_table("Whether the machine kept up (lateness in simulated seconds)", results, columns, {})
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_shared_arguments(parser, [WARMROUTE, *RIVALS, *BY_SESSION_HEADER, ROUND_ROBIN])
+    parser.add_argument("--sessions-per-s", type=float, default=5.0, help="new chats a simulated second")
+    parser.add_argument("--minutes", type=float, default=8.0, help="simulated; the first quarter is not counted")
+    parser.add_argument("--time-scale", type=float, default=8.0, help="simulated seconds a second")
+    parser.add_argument("--replicas", type=int, default=8)
+    parser.add_argument("--kv-tokens", type=int, default=300_000, help="of each replica")
+    parser.add_argument("--stream-interval", type=int, default=64, help="tokens an event after the first")
+    parser.add_argument("--session-header", action="store_true", help="send x-session-id to every router")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1, help="each with the next seed")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse_arguments()
+    raise_open_files_limit()
+    names = present(options)
+    if not names:
+        return 2
+    results: dict[str, list[Figures]] = {name: [] for name in names}
+    for number in range(options.rounds):
+        for name in names:
+            print(f"round {number + 1} of {options.rounds}: {name}", file=sys.stderr, flush=True)
+            results[name].append(attempt(name, number, options))
+    print_results(results, options)
+    write_json(options.json, results)
+    return 1 if any(one["errors"] for rounds in results.values() for one in rounds) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

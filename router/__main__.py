@@ -1,0 +1,5 @@
+"""`python -m router` is `warmroute`."""
+
+from router.app.cli import main
+
+main()

@@ -1,0 +1,95 @@
+"""`warmroute demo`, shortened: it ends with the table, and leaves nothing behind however it ends."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+import httpx
+import pytest
+
+END_DEADLINE_S = 40.0
+
+
+@contextlib.contextmanager
+def demo(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A running demo that leads its own process group, so that what it leaves behind can be seen, and ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "router", "demo", *arguments],
+        env=os.environ | {"COLUMNS": "100", "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def assert_nothing_left(process: subprocess.Popen[str]) -> None:
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def read_until(stream: IO[str] | None, pattern: str) -> re.Match[str]:
+    assert stream is not None
+    seen = []
+    for line in stream:
+        seen.append(line)
+        if found := re.search(pattern, line):
+            return found
+    raise AssertionError(f"{pattern!r} is not in: {''.join(seen)}")
+
+
+def figures(output: str, label: str) -> list[float]:
+    row = re.search(rf"^ *{re.escape(label)}.*?((?: +[0-9.]+)+) *$", output, re.MULTILINE)
+    assert row, output
+    return [float(figure) for figure in row[1].split()]
+
+
+def test_the_demo_compares_both_policies_and_ends() -> None:
+    with demo("--seconds", "5") as process:
+        output, _ = process.communicate(timeout=END_DEADLINE_S)
+        assert process.returncode == 0, output
+        assert_nothing_left(process)
+    assert re.search(r"Warmroute +round robin", output)
+    warm, round_robin = figures(output, "hit rate (prompt tokens found in cache)")
+    pooled, _ = figures(output, "one pooled cache of the fleet's size")
+    assert round_robin < warm <= pooled
+    assert len(figures(output, "TTFT p50, s")) == len(figures(output, "TTFT p95, s")) == 2
+    answered = figures(output, "requests answered")
+    assert sum(figures(output, "requests per replica")) == sum(answered)
+    assert "of the pooled cache's, 0.95 or more wanted" in output
+    assert "failed" not in output
+    assert "make demo KEEP=1" in output
+
+
+def test_kept_running_the_router_serves_until_ctrl_c() -> None:
+    with demo("--seconds", "2", "--keep") as process:
+        clients = read_until(process.stdout, r"clients +(http://\S+)/v1")[1]
+        admin = read_until(process.stdout, r"admin +(http://\S+)/docs")[1]
+        body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5}
+        answer = httpx.post(f"{clients}/v1/chat/completions", json=body, trust_env=False)
+        assert answer.status_code == 200
+        assert answer.json()["usage"]["completion_tokens"] == 5
+        assert "warmroute_requests_total" in httpx.get(f"{admin}/metrics", trust_env=False).text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(END_DEADLINE_S) == 0
+        assert_nothing_left(process)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_in_the_middle_ends_every_process(number: signal.Signals, code: int) -> None:
+    with demo("--seconds", "60") as process:
+        read_until(process.stdout, "Multi-turn chats")
+        process.send_signal(number)
+        assert process.wait(END_DEADLINE_S) == code
+        assert_nothing_left(process)
