@@ -1,4 +1,4 @@
-"""Drives the chats of `router.sim.workload` over HTTP, closed loop: the next turn comes one think time after the answer."""
+"""Drives the chats of `router.sim.workload` over HTTP: a session's next turn comes one think time after the answer."""
 
 import asyncio
 import json
@@ -94,10 +94,11 @@ class Chats:
         await self.sleep_until(session.starts_s)
         text: str | None = None
         while (turn := session.next_turn(text)) is not None:
-            if turn.number > 1:
-                await self.sleep_until(self.now_s() + turn.think_s)
-            if self.now_s() >= self.workload.duration_s:
+            due_s = self.now_s() + turn.think_s
+            if due_s >= self.workload.duration_s:
                 return
+            if turn.think_s:
+                await self.sleep_until(due_s)
             text = await self.take(turn)
 
     async def take(self, turn: ChatTurn) -> str | None:

@@ -2,8 +2,8 @@
 
 usage: fleet.py --replicas N --first-port P --time-scale S --kv-tokens T --stream-interval K --seconds-file FILE
 
-Ends on SIGTERM and then writes to FILE, as JSON, how late timers fired: wall seconds, ascending. A timer that fires late
-is an answer that comes late, so these say whether the machine kept up with the simulation.
+Ends on SIGTERM and then writes to FILE, as JSON, how late timers fired: wall seconds, ascending. A timer that fires
+late is an answer that comes late, so these say whether the machine kept up with the simulation.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Chats through Warmroute and other routers in front of the same simulated fleet: TTFT, cache hits, balance.
 
-usage: live.py [--routers a,b,c] [--sessions-per-s 5] [--minutes 8] [--time-scale 8] [--seed 1] [--rounds 1] [--json FILE]
+usage: live.py [--routers a,b,c] [--sessions-per-s 5] [--minutes 8] [--time-scale 8] [--seed 1] [--rounds 1]
 
 README.md beside this file says what each figure means.
 """
@@ -20,7 +20,7 @@ import uvloop
 from benchmarks.chats import Chats
 from benchmarks.load import quantile
 from benchmarks.peers import WARMROUTE
-from benchmarks.processes import Process, free_ports, running, wait_for_port
+from benchmarks.processes import Process, free_ports_in_a_row, running, wait_for_port
 from benchmarks.report import Column, Results, print_table, ratio_to_lowest, write_json
 from benchmarks.rig import add_shared_arguments, present, raise_open_files_limit, routed
 from router.sim.workload import ChatWorkload
@@ -32,17 +32,18 @@ RIVALS = ["smg:cache_aware", "sglang-router:cache_aware"]
 BY_SESSION_HEADER = ["vllm-router:consistent_hash"]
 ROUND_ROBIN = f"{WARMROUTE}:round-robin"
 
+PARTIES = ("router", "fleet", "client")
+
 Figures = dict[str, float]
 
 
 @contextlib.contextmanager
 def fleet(options: argparse.Namespace, seconds_file: Path) -> Iterator[tuple[Process, list[int]]]:
     """A fresh, cold fleet and its ports; `seconds_file` is there when it has ended."""
-    first_port = consecutive_ports(options.replicas)
-    ports = [first_port + number for number in range(options.replicas)]
+    ports = free_ports_in_a_row(options.replicas)
     settings = {
         "--replicas": options.replicas,
-        "--first-port": first_port,
+        "--first-port": ports[0],
         "--time-scale": options.time_scale,
         "--kv-tokens": options.kv_tokens,
         "--stream-interval": options.stream_interval,
@@ -52,11 +53,6 @@ def fleet(options: argparse.Namespace, seconds_file: Path) -> Iterator[tuple[Pro
     with running(command) as process:
         wait_for_port(process, ports[-1])
         yield process, ports
-
-
-def consecutive_ports(count: int) -> int:
-    """The first of `count` ports in a row, the highest of which is free; the others were not looked at."""
-    return free_ports(1)[0] - count
 
 
 async def drive(name: str, number: int, options: argparse.Namespace, home: Path) -> Figures:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -23,6 +24,17 @@ def free_ports(count: int) -> list[int]:
     for one in sockets:
         one.close()
     return ports
+
+
+def free_ports_in_a_row(count: int) -> list[int]:
+    """Consecutive ports below the range that outgoing connections are given theirs from."""
+    while True:
+        first = random.randrange(20_000, 30_000)
+        ports = list(range(first, first + count))
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for port in ports:
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return ports
 
 
 def _stat(pid: int) -> list[str]:

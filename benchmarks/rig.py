@@ -5,6 +5,7 @@ import contextlib
 import resource
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from benchmarks.processes import Process, free_ports, running, wait_for_port
 
 BACKEND = Path(__file__).with_name("backend.py")
 OPEN_FILES = 16_384
+# A router may answer as soon as it has taken one replica into service; the others follow within this.
+SETTLE_S = 1.5
 
 
 def port_of(url: str) -> int:
@@ -40,6 +43,7 @@ def routed(name: str, urls: list[str], peers_dir: Path) -> Iterator[tuple[Proces
         router, port = start(name, urls, Path(home), peers_dir)
         with router as process:
             wait_ready(process, port)
+            time.sleep(SETTLE_S)
             yield process, port
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -24,6 +26,10 @@ BACKLOG = 2048
 """Connections the kernel holds until they are accepted: a burst of a thousand clients is not refused."""
 
 
+GC_THRESHOLD = 20_000
+"""Allocations between young collections (700 by default): about 200 requests."""
+
+
 class StartError(Exception):
     """The router can't start; the message says why in one line."""
 
@@ -41,13 +47,31 @@ def run(settings: Settings) -> int:
 
     Raises StartError when a port is taken or the TLS files are unusable.
     """
-    logging.basicConfig(level=settings.log_level.upper(), format="%(message)s", stream=sys.stderr)
-    for noisy in ("httpx", "httpcore"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    _set_up_logging(settings.log_level)
     client_socket = _listen(settings.host, settings.port)
     admin_socket = _listen(settings.admin_host, settings.admin_port)
     uvloop.run(_serve(settings, client_socket, admin_socket))
     return 0
+
+
+def _set_up_logging(level: str) -> None:
+    """Plain lines on stderr; caller, thread and process, which no line shows, are not collected: half a line's cost."""
+    logging.basicConfig(level=level.upper(), format="%(message)s", stream=sys.stderr)
+    for unused in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
+        setattr(logging, unused, False)
+    logging._srcfile = None  # documented in the logging cookbook: "Optimization"
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def _spare_the_collector() -> None:
+    """Keep what lives for ever out of the garbage collector's sight and let it run less often.
+
+    Requests leave next to no cycles behind, and a full collection stops every stream for its duration.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 50)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -67,6 +91,7 @@ async def _serve(settings: Settings, client_socket: socket.socket, admin_socket:
         raise StartError(f"TLS: {error}") from None
     admin_server = _Server(uvicorn.Config(admin_app(house), http="httptools", **_COMMON))
     _announce(house, client_socket, admin_socket)
+    _spare_the_collector()
     _stop_on_signals(client_server)
     tasks: set[asyncio.Future[None]] = set()
     start_all(house, lambda loop: tasks.add(asyncio.ensure_future(loop)))
@@ -110,8 +135,6 @@ def _client_config(settings: Settings, house: House) -> uvicorn.Config:
 
 
 def _stop_on_signals(server: uvicorn.Server) -> None:
-    import signal
-
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.handle_exit, number, None)

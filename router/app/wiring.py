@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 import ssl
 import time
@@ -79,7 +80,7 @@ def add_replica(house: House, url: str, salt: bytes) -> None:
     """Take a replica into every book. Its id is the address hashed with this start's salt: stable, and no address."""
     replica_id = "r-" + xxhash.xxh3_64_hexdigest(salt + url.encode())[:8]
     parts = urlsplit(url)
-    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    tls = _engine_tls() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
     house.plane.add_replica(replica_id, Address(parts.hostname or "", port, tls))
     house.probes[replica_id] = VllmProbe(house.client, url)
@@ -111,5 +112,12 @@ def _control_client(settings: Settings, authorization: bytes | None) -> httpx.As
         headers={} if authorization is None else {"authorization": authorization.decode()},
         timeout=httpx.Timeout(5.0, connect=settings.connect_timeout_s),
         limits=httpx.Limits(keepalive_expiry=settings.upstream_keepalive_s),
+        verify=_engine_tls(),
         trust_env=False,
     )
+
+
+@functools.cache
+def _engine_tls() -> ssl.SSLContext:
+    """Return how engines' certificates are checked: by the system's authorities, in the data plane and beside it."""
+    return ssl.create_default_context()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from router.core.policy import PREFIX_BLOCKS, Ask, Policy, affinity
 from router.core.replica import Replica
 from router.core.tokens import TokenScale
-from router.core.types import Decision, Reason, ReplicaId, RoutingRequest
+from router.core.types import Decision, Reason, ReplicaId, RoutingRequest, Score
 
 BYTES_PER_TOKEN = 4.0
 """For requests that were not read: the usual length of a token of English."""
@@ -34,37 +34,50 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
     candidates, blocks, scale = known.candidates, known.blocks, known.scale
     prompt_tokens = scale.total if scale else max(1, min(MAX_UNREAD_TOKENS, int(request.body_bytes / BYTES_PER_TOKEN)))
     held = _held_tokens(known, request)
-    ids = [replica.replica_id for replica in candidates]
+    hinted = _index_of(candidates, known.hinted)
     credited = held
-    if known.hinted in ids:
+    if hinted is not None:
         credited = held.copy()
-        credited[ids.index(known.hinted)] = max(held) or prompt_tokens
-    follow_up = known.hinted in ids or bool(scale and scale.anchor)
-    scores = policy(Ask(candidates, prompt_tokens, blocks, credited, follow_up, _key(request), now))
-    if request.stored_at in ids:
-        best = ids.index(request.stored_at)
-    else:
-        best = min(range(len(ids)), key=lambda index: (scores[index].total_s, candidates[index].last_chosen))
-    home = known.hinted or known.lost or (ids[blocks.index(max(blocks))] if scale and scale.anchor else None)
-    return Decision(ids[best], _reason(known, request, policy, best), scores, prompt_tokens, held[best], home)
+        credited[hinted] = max(held) or prompt_tokens
+    history = scale is not None and scale.anchor > 0
+    scores = policy(Ask(candidates, prompt_tokens, blocks, credited, history or hinted is not None, _key(request), now))
+    best = _index_of(candidates, request.stored_at)
+    if best is None:
+        best = _cheapest(candidates, scores)
+    home = known.hinted or known.lost
+    if home is None and history:
+        home = candidates[blocks.index(max(blocks))].replica_id
+    reason = _reason(known, request, policy, best)
+    return Decision(candidates[best].replica_id, reason, scores, prompt_tokens, held[best], home)
+
+
+def _index_of(candidates: list[Replica], replica_id: ReplicaId | None) -> int | None:
+    if replica_id is None:
+        return None
+    return next((index for index, replica in enumerate(candidates) if replica.replica_id == replica_id), None)
+
+
+def _cheapest(candidates: list[Replica], scores: list[Score]) -> int:
+    best, lowest = 0, scores[0].total_s
+    for index, score in enumerate(scores):
+        total = score.total_s
+        if total < lowest or (total == lowest and candidates[index].last_chosen < candidates[best].last_chosen):
+            best, lowest = index, total
+    return best
 
 
 def _held_tokens(known: Known, request: RoutingRequest) -> list[int]:
     scale, prompt = known.scale, request.prompt
     if scale is None or prompt is None:
         return [0] * len(known.candidates)
-    leaf = prompt.hashes[scale.anchor - 1] if scale.anchor else None
-    tokens: dict[tuple[int, int, bool], int] = {}  # most replicas share one of a few answers
+    anchor, hashes = scale.anchor, prompt.hashes
+    last_blocks = last_tokens = 0  # most replicas hold the same shared prefix
     held: list[int] = []
     for replica, blocks in zip(known.candidates, known.blocks, strict=True):
-        if not blocks:
-            held.append(0)
-            continue
-        answer = blocks == scale.anchor and leaf is not None and replica.mirror.holds_answer(leaf)
-        key = (blocks, replica.block_tokens, answer)
-        if key not in tokens:
-            tokens[key] = scale.cached_tokens(*key)
-        held.append(tokens[key])
+        if blocks != last_blocks or (blocks and blocks == anchor):
+            answer = blocks == anchor and replica.mirror.holds_answer(hashes[anchor - 1])
+            last_blocks, last_tokens = blocks, scale.cached_tokens(blocks, replica.block_tokens, answer)
+        held.append(last_tokens)
     return held
 
 

@@ -146,7 +146,18 @@ class Fleet:
         Where none is available all are: a connection refused at once costs less than refusing everybody. A model that
         no replica is known to serve goes anywhere, for the engine's own answer.
         """
-        allowed = [replica for replica in self if replica.replica_id not in excluded]
+        everyone = self._replicas.values()
+        ready = [
+            replica
+            for replica in everyone
+            if (replica.health.failures == 0 or replica.health.available(now))
+            and not replica.report.asleep
+            and (not replica.models or model in replica.models)
+            and replica.replica_id not in excluded
+        ]
+        if ready:
+            return ready
+        allowed = [replica for replica in everyone if replica.replica_id not in excluded]
         allowed = [replica for replica in allowed if replica.serves(model)] or allowed
         return [replica for replica in allowed if replica.available(now)] or allowed
 
@@ -247,16 +258,16 @@ class Fleet:
         restarted = _restarted(replica.report, report)
         if restarted:
             self.forget_residency(replica_id)
-        replica.report = report
-        replica.foreign_tokens = max(0, (report.waiting or 0) - replica.ledger.prefilling) * FOREIGN_TOKENS
+        foreign = max(0, (report.waiting or 0) - len(replica.ledger.pending))
+        replica.observe(report, foreign * FOREIGN_TOKENS)
         return restarted
 
     def lost_sight_of(self, replica_id: ReplicaId) -> None:
         """Note that an engine's metrics can't be read: its gauges are unknown, what is lasting stays."""
         replica = self._replicas.get(replica_id)
         if replica is not None:
-            replica.foreign_tokens = 0.0
-            replica.report = replace(replica.report, running=None, waiting=None, kv_usage_ratio=None, asleep=None)
+            known = replace(replica.report, running=None, waiting=None, kv_usage_ratio=None, asleep=None)
+            replica.observe(known, foreign_tokens=0.0)
 
     def forget_residency(self, replica_id: ReplicaId) -> None:
         """Empty a replica's mirror: its process is known to have lost its cache."""

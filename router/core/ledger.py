@@ -25,22 +25,18 @@ class Ledger:
     prefill in order of arrival) or when its predicted prefill time has passed; its place among the streams does not.
     """
 
-    __slots__ = ("_pending", "last_first_byte_s", "streams", "uncached_tokens")
+    __slots__ = ("last_first_byte_s", "pending", "streams", "uncached_tokens")
 
     def __init__(self) -> None:
-        self._pending: dict[int, Entry] = {}
+        self.pending: dict[int, Entry] = {}
+        """Requests whose prefill is not known to be over, in the order of their dispatch."""
         self.uncached_tokens = 0
         self.streams = 0
         self.last_first_byte_s = float("-inf")
 
-    @property
-    def prefilling(self) -> int:
-        """Requests whose prefill is not known to be over."""
-        return len(self._pending)
-
     def open(self, entry: Entry) -> None:
         """Count a request in."""
-        self._pending[id(entry)] = entry
+        self.pending[id(entry)] = entry
         self.uncached_tokens += entry.uncached_tokens
         self.streams += 1
 
@@ -48,7 +44,7 @@ class Ledger:
         """Count a request's tokens out, and those of earlier ones that could not say so themselves."""
         if not entry.prefilling:
             return
-        for earlier in list(self._pending.values()):
+        for earlier in list(self.pending.values()):
             if earlier is entry:
                 break
             if not earlier.streaming:
@@ -63,12 +59,12 @@ class Ledger:
 
     def expire(self, now: float) -> None:
         """Count out the tokens of answers in one piece whose prefill must be over by now."""
-        for entry in list(self._pending.values()):
+        for entry in list(self.pending.values()):
             if entry.streaming or entry.expected_end_s > now:
                 return
             self._count_out(entry)
 
     def _count_out(self, entry: Entry) -> None:
-        del self._pending[id(entry)]
+        del self.pending[id(entry)]
         entry.prefilling = False
         self.uncached_tokens -= entry.uncached_tokens

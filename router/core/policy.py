@@ -30,7 +30,8 @@ class Ask(NamedTuple):
     prompt_tokens: int
     matched_blocks: list[int]
     matched_tokens: list[int]
-    """Tokens to be credited to each candidate: its residency, or what a session hint says of it."""
+    """At most `prompt_tokens`. Tokens to be credited to each candidate: its residency, or what a session hint says of
+    it."""
     follow_up: bool
     """True when a candidate is believed to hold this session's own history, not only a shared prefix."""
     key: int | None
@@ -52,14 +53,13 @@ def affinity(ask: Ask) -> list[Score]:
     now, prompt_tokens = ask.now, ask.prompt_tokens
     shares: list[float] = [] if ask.follow_up else _shares_of_recent_work(ask)
     scores: list[Score] = []
-    for index, replica in enumerate(ask.candidates):
+    matches = zip(ask.matched_blocks, ask.matched_tokens, strict=True)
+    for index, (replica, (blocks, matched)) in enumerate(zip(ask.candidates, matches, strict=True)):
         rate = replica.rate.tokens_per_s
-        matched = ask.matched_tokens[index]
         queue_s = replica.queue_s(now)
-        own_s = max(0, prompt_tokens - matched) / rate
+        own_s = (prompt_tokens - matched) / rate
         balance_s = prompt_tokens / rate * shares[index] if shares else MOVE_WEIGHT * own_s
         total_s = queue_s + own_s + balance_s
-        blocks = ask.matched_blocks[index]
         scores.append(Score(replica.replica_id, total_s, queue_s, own_s, balance_s, blocks, matched))
     return scores
 
@@ -113,7 +113,7 @@ def _priced(ask: Ask, totals: list[float]) -> list[Score]:
             replica.replica_id,
             total,
             replica.queue_s(ask.now),
-            max(0, ask.prompt_tokens - matched) / replica.rate.tokens_per_s,
+            (ask.prompt_tokens - matched) / replica.rate.tokens_per_s,
             0.0,
             blocks,
             matched,

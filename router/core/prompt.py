@@ -56,16 +56,22 @@ class PromptBuilder:
         """Append bytes that need no role marker; their end closes a block."""
         if not data:
             return
-        if len(self._hashes) + len(data) // BLOCK_BYTES >= LONG_PROMPT_BLOCKS:
+        length, hashes, start = len(data), self._hashes, self._size
+        if len(hashes) + length // BLOCK_BYTES >= LONG_PROMPT_BLOCKS:
             self._add_long(data)
             return
-        digest, hashes, ends, size = self._hash, self._hashes, self._ends, self._size
-        length = len(data)
-        for start in range(0, length, BLOCK_BYTES):
-            digest = _hash(data[start : start + BLOCK_BYTES], digest)
+        self._size = end = start + length
+        digest = self._hash
+        if length > BLOCK_BYTES:
+            append = hashes.append
+            for begin in range(0, length, BLOCK_BYTES):
+                digest = _hash(data[begin : begin + BLOCK_BYTES], digest)
+                append(digest)
+            self._ends.extend(range(start + BLOCK_BYTES, end, BLOCK_BYTES))
+        else:
+            digest = _hash(data, digest)
             hashes.append(digest)
-            ends.append(size + start + BLOCK_BYTES)
-        ends[-1] = self._size = size + length
+        self._ends.append(end)
         self._hash = digest
 
     def _add_long(self, data: bytes) -> None:

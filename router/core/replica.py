@@ -32,6 +32,7 @@ class Replica:
     """The books of one replica."""
 
     __slots__ = (
+        "_memory_wait_s",
         "_recent_at_s",
         "_recent_tokens",
         "foreign_tokens",
@@ -58,6 +59,7 @@ class Replica:
         """Sequence number of the last request sent here: ties go to the least recently chosen."""
         self.foreign_tokens = 0.0
         """Prefill that others than this router have queued there, estimated from the engine's waiting line."""
+        self._memory_wait_s = 0.0
         self._recent_tokens = 0.0
         self._recent_at_s = 0.0
 
@@ -77,13 +79,17 @@ class Replica:
     def queue_s(self, now: float) -> float:
         """Predict how long a request sent now waits before its own prefill begins, in seconds."""
         ledger = self.ledger
-        if ledger.streams:
+        if ledger.pending:
             ledger.expire(now)
-        wait_s = (ledger.uncached_tokens + self.foreign_tokens) / self.rate.tokens_per_s
-        usage = self.report.kv_usage_ratio
-        if usage is not None and usage > KV_NEARLY_FULL_RATIO:
-            wait_s += KV_FULL_S * (usage - KV_NEARLY_FULL_RATIO) / (1.0 - KV_NEARLY_FULL_RATIO)
+        wait_s = (ledger.uncached_tokens + self.foreign_tokens) / self.rate.tokens_per_s + self._memory_wait_s
         return wait_s + BUSY_S if now < self.health.busy_until_s else wait_s
+
+    def observe(self, report: EngineReport, foreign_tokens: float) -> None:
+        """Take in a reading of the engine's metrics."""
+        self.report = report
+        self.foreign_tokens = foreign_tokens
+        excess = (report.kv_usage_ratio or 0.0) - KV_NEARLY_FULL_RATIO
+        self._memory_wait_s = max(0.0, KV_FULL_S * excess / (1.0 - KV_NEARLY_FULL_RATIO))
 
     def pressure_ratio(self, now: float) -> float:
         """Return saturation, 0 idle to 1 full: the fuller of waiting line (1 s is half) and KV cache."""

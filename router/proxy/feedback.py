@@ -14,10 +14,13 @@ TAIL_BYTES = 16_384
 """How much of an answer's end is searched: usage and the last event of a stream take under 2 kB; log probabilities of
 the last chunk may stand before them."""
 
-_PROMPT = re.compile(rb'"(?:prompt_tokens|input_tokens)"\s*:\s*(\d+)')
-_CACHED = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"\s*:\s*(\d+)')
-_COMPLETION = re.compile(rb'"(?:completion_tokens|output_tokens)"\s*:\s*(\d+)')
-_FINISH = re.compile(rb'"(?:finish_reason|stop_reason)"\s*:\s*"(\w+)"')
+USAGE_BYTES = 1_024
+"""How long a usage object with all its details is at the most; vLLM's has 250 bytes."""
+
+_COUNT = re.compile(
+    rb'"(prompt|input|cached|cache_read_input|completion|output)_tokens"\s*:\s*(\d+)',
+)
+_FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"(\w+)"')
 _RESPONSE_ID = re.compile(rb'"id"\s*:\s*"(resp_[^"\\]{1,200})"')
 _ENGINE_ERROR = re.compile(rb'^\s*(?:event: error\s+)?data: \{\s*"(?:error"|type"\s*:\s*"error")')
 
@@ -26,15 +29,29 @@ SHUT_DOWN = b"cannot schedule new futures after shutdown"
 
 
 def read_usage(first: bytes, tail: bytes) -> Usage:
-    """Return what the `first` and the last bytes of an answer say; the last mention of a field wins."""
+    """Return what the `first` and the last bytes of an answer say; the last usage object wins, then the first
+    bytes'."""
     text = tail[-TAIL_BYTES:]
-    finish = _last(_FINISH, text)
+    counts = _last_counts(text)
+    if b"cached" not in counts and b"cache_read_input" not in counts and first:
+        counts = _last_counts(first) | counts  # Anthropic's streams report their input at the start
     return Usage(
-        _number(_PROMPT, text, first),
-        _number(_CACHED, text, first),
-        _number(_COMPLETION, text, first),
-        None if finish is None else finish.decode(),
+        counts.get(b"prompt", counts.get(b"input")),
+        counts.get(b"cached", counts.get(b"cache_read_input")),
+        counts.get(b"completion", counts.get(b"output")),
+        _last_finish(text),
     )
+
+
+def _last_counts(text: bytes) -> dict[bytes, int]:
+    at = text.rfind(b'"usage"')
+    return {} if at < 0 else {name: int(count) for name, count in _COUNT.findall(text[at : at + USAGE_BYTES])}
+
+
+def _last_finish(text: bytes) -> str | None:
+    at = max(text.rfind(b'"finish_reason"'), text.rfind(b'"stop_reason":"'))
+    found = _FINISH.search(text, at) if at >= 0 else None
+    return None if found is None else found[1].decode()
 
 
 def response_id(data: bytes) -> str | None:
@@ -51,15 +68,3 @@ def is_engine_error(event: bytes) -> bool:
 def ends_in_engine_error(tail: bytes) -> bool:
     """Tell whether a stream's end reports the engine's death: vLLM closes such a stream properly."""
     return b'\ndata: {"error":' in tail[-TAIL_BYTES:]
-
-
-def _last(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
-    found = pattern.findall(text)
-    return found[-1] if found else None
-
-
-def _number(pattern: re.Pattern[bytes], text: bytes, first: bytes) -> int | None:
-    found = _last(pattern, text)
-    if found is None and first:
-        found = _last(pattern, first)
-    return None if found is None else int(found)

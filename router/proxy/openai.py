@@ -20,13 +20,23 @@ _STORED = scope_hash("stored-object")
 _NONE = Raw(b"null")
 
 
+class _Message(msgspec.Struct, gc=False):
+    role: Any = ""
+    type: Any = ""
+    content: Raw = _NONE
+    tool_calls: Raw = _NONE
+    output: Raw = _NONE
+    name: Raw = _NONE
+    arguments: Raw = _NONE
+
+
 class _Body(msgspec.Struct):
     """The fields of all shapes that routing looks at; everything else is skipped unread."""
 
     model: str = ""
     stream: bool | None = None
     cache_salt: str | None = None
-    messages: list[Raw] | None = None
+    messages: list[_Message] | None = None
     prompt: Raw = _NONE
     input: Raw = _NONE
     instructions: str | None = None
@@ -45,16 +55,6 @@ class _Named(msgspec.Struct):
     model: str = ""
 
 
-class _Message(msgspec.Struct):
-    role: str = ""
-    type: str = ""
-    content: Raw = _NONE
-    tool_calls: Raw = _NONE
-    output: Raw = _NONE
-    name: Raw = _NONE
-    arguments: Raw = _NONE
-
-
 class _Part(msgspec.Struct):
     type: str = ""
     text: str | None = None
@@ -62,7 +62,7 @@ class _Part(msgspec.Struct):
 
 _decode_body = msgspec.json.Decoder(_Body).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
-_decode_message = msgspec.json.Decoder(_Message).decode
+_decode_messages = msgspec.json.Decoder(list[_Message]).decode
 _decode_part = msgspec.json.Decoder(_Part).decode
 _decode_raws = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -158,7 +158,7 @@ def _read_responses(fields: _Body, scope: int) -> Prompt | None:
         # The history itself is stored on the replica; its id stands for it.
         builder.add(b"previous", fields.previous_response_id.encode())
     if bytes(fields.input)[:1] == b"[":
-        _add_messages(builder, _decode_raws(fields.input))
+        _add_messages(builder, _decode_messages(fields.input))
     elif fields.input != _NONE:
         _add_content(builder, b"user", fields.input)
     return builder.build()
@@ -206,14 +206,12 @@ def _add_preamble(builder: PromptBuilder, fields: _Body) -> None:
             builder.add(tag, bytes(raw))
 
 
-def _add_messages(builder: PromptBuilder, messages: Iterable[Raw]) -> None:
-    for raw in messages:
-        message = _decode_message(raw)
-        role = (message.role or message.type).encode()
-        if message.content != _NONE:
-            _add_content(builder, role, message.content)
+def _add_messages(builder: PromptBuilder, messages: Iterable[_Message]) -> None:
+    for message in messages:
+        if message.content is not _NONE:
+            _add_content(builder, str(message.role or message.type).encode(), message.content)
         for field in (message.tool_calls, message.name, message.arguments, message.output):
-            if field != _NONE:
+            if field is not _NONE:
                 builder.add(b"call", bytes(field))
 
 
@@ -224,7 +222,8 @@ def _add_content(builder: PromptBuilder, role: bytes, raw: Raw) -> None:
         builder.add(role, _text(data))
         return
     if data[:1] != b"[":
-        builder.add(role, data)
+        if data != b"null":
+            builder.add(role, data)
         return
     texts: list[bytes] = []
     for part_raw in _decode_raws(data):

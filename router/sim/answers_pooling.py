@@ -10,16 +10,17 @@ from typing import Any
 
 import msgspec
 
+from router.sim.bodies import Body, as_integer
 from router.sim.errors import bad_value
 from router.sim.forms import Choice, Label, Usage
 from router.sim.plan import seed_of
 
 DIMENSIONS = 32
 """Length of an embedding: enough to compare two, few enough to read."""
+_MOST_DIMENSIONS = 8_192
 _LABELS = ("LABEL_0", "LABEL_1")
 
 Rows = Sequence[Choice]
-Body = dict[str, Any]
 
 
 class PoolingForm:
@@ -52,8 +53,9 @@ def embeddings(label: Label, request: Body) -> PoolingForm:
     encoding = request.get("encoding_format") or "float"
     if encoding not in ("float", "base64"):
         raise bad_value(f"Unsupported encoding_format: {encoding}", "encoding_format")
-    asked = request.get("dimensions")
-    dimensions = asked if isinstance(asked, int) and asked > 0 else DIMENSIONS
+    dimensions = as_integer(request.get("dimensions"), DIMENSIONS)
+    if not 1 <= dimensions <= _MOST_DIMENSIONS:
+        raise bad_value(f"dimensions must be from 1 to {_MOST_DIMENSIONS}, got {dimensions}.", "dimensions", dimensions)
 
     def build(rows: Rows, usage: Usage) -> Body:
         data = []

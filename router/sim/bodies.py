@@ -16,6 +16,8 @@ Body = dict[str, Any]
 _INT_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n", "min_tokens", "stream_interval")
 _FLOAT_FIELDS = ("temperature", "top_p")
 _MAX_SALT_CHARS = 128
+_MOST_CHOICES = 16_384
+"""VLLM_MAX_N_SEQUENCES."""
 _SALT_FORBIDS = frozenset("@/\\\0")
 
 
@@ -115,8 +117,9 @@ def check_generation(body: Body, max_model_len: int) -> None:
         raise bad_value("Stream options can only be defined when `stream=True`.", "stream_options")
     _check_salt(body.get("cache_salt"))
     _check_limit(body, max_model_len)
-    if (n := body.get("n")) is not None and n < 1:
-        raise Refusal(f"n must be at least 1, got {n}.")
+    if (n := body.get("n")) is not None and not 1 <= n <= _MOST_CHOICES:
+        limit = "least 1" if n < 1 else f"most {_MOST_CHOICES}"
+        raise Refusal(f"n must be at {limit}, got {n}.")
     if (temperature := body.get("temperature")) is not None:
         if not math.isfinite(temperature):
             raise bad_value(f"temperature must be a finite number, got {temperature}.", "temperature", temperature)

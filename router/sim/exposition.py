@@ -31,6 +31,8 @@ _CACHE_CONFIG = {
 }  # fmt: skip
 """Labels of cache_config_info that do not depend on the engine's size."""
 
+_INFINITE = {"inf": "+Inf", "-inf": "-Inf"}
+
 Labels = dict[str, str]
 Sample = tuple[Labels, float]
 
@@ -230,8 +232,8 @@ def number(value: float) -> str:
     """Return a number as Prometheus' client library for Python writes it."""
     text = repr(float(value))
     whole, dot, _ = text.partition(".")
-    if text == "inf":
-        return "+Inf"
+    if text in _INFINITE:
+        return _INFINITE[text]
     if not dot or "e" in text or value <= 0 or len(whole) <= 6:
         return text
     mantissa = f"{whole[0]}.{text[1:].replace('.', '')}".rstrip("0.")

@@ -50,9 +50,11 @@ def answer(state: ReplicaState, call: Call) -> Ongoing | None:
     try:
         return handler(state, call)
     except Refusal as refusal:
-        body = refusal_body(refusal, anthropic=path.startswith(_ANTHROPIC))
-        call.reply.sized(refusal.status, body)
-        return None
+        refused = refusal
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        refused = Refusal(str(error))  # vLLM, too, takes these for the client's fault.
+    call.reply.sized(refused.status, refusal_body(refused, anthropic=path.startswith(_ANTHROPIC)))
+    return None
 
 
 def handler_label(path: str) -> str:

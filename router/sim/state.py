@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from router.sim.driver import EngineDriver
@@ -46,7 +47,7 @@ class ReplicaState:
     def __init__(self, options: SimOptions, loop: asyncio.AbstractEventLoop, changed: Callable[[], None]) -> None:
         self.options = options
         self.loop = loop
-        self.tokenizer = Tokenizer()
+        self.tokenizer = _shared_tokenizer()
         self.planner = Planner(self.tokenizer)
         self.adapters: list[str] = []
         """Names of LoRA adapters of the first model."""
@@ -123,6 +124,12 @@ class ReplicaState:
             old_names=self.options.old_metric_names,
         )
         return exposition(reading)
+
+
+@cache
+def _shared_tokenizer() -> Tokenizer:
+    """One for all replicas of this process: it is a pure function with a cache, and a chat may visit all of them."""
+    return Tokenizer()
 
 
 def random_id() -> str:

@@ -17,7 +17,7 @@ def test_tokens_count_from_dispatch_to_the_first_byte_and_a_stream_to_its_last()
     ledger.prefilled(entry)
     assert (ledger.uncached_tokens, ledger.streams) == (0, 1)
     ledger.close(entry)
-    assert (ledger.uncached_tokens, ledger.streams, ledger.prefilling) == (0, 0, 0)
+    assert (ledger.uncached_tokens, ledger.streams, len(ledger.pending)) == (0, 0, 0)
 
 
 def test_a_request_that_ends_before_its_first_byte_takes_its_tokens_along() -> None:

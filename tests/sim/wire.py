@@ -15,6 +15,7 @@ DEADLINE_S = 10.0
 """Nothing here takes this long; a test that waits for what never comes fails after it."""
 
 MESSAGES: Any = [{"role": "user", "content": "hello there"}]
+LONG: Any = [{"role": "system", "content": "You are a careful assistant who answers at length. " * 30}, *MESSAGES]
 CHAT = "/v1/chat/completions"
 
 
@@ -124,6 +125,13 @@ class Wire:
         answer.chunks.append(data)
         answer.body += data
         return data
+
+    async def begin(self, count: int) -> Answer:
+        """Read the head and so many chunks."""
+        answer = await self.head()
+        for _ in range(count):
+            await self.chunk(answer)
+        return answer
 
     async def answer(self, *, head_only: bool = False) -> Answer:
         answer = await self.head()

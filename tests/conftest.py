@@ -1,0 +1,32 @@
+"""The stage of tests that run the router.
+
+At its end it is looked at what must hold after any test: nothing is counted in flight, and no callback raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import pytest
+import uvloop
+
+from tests.rig.stage import Stage
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
+    """Async tests run on the loop that `warmroute serve` runs on."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    raised: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+    async with contextlib.AsyncExitStack() as stack:
+        stage = Stage(stack)
+        yield stage
+        await stage.clear()
+    assert not raised, raised
