@@ -29,8 +29,7 @@ SHUT_DOWN = b"cannot schedule new futures after shutdown"
 
 
 def read_usage(first: bytes, tail: bytes) -> Usage:
-    """Return what the `first` and the last bytes of an answer say; the last usage object wins, then the first
-    bytes'."""
+    """Return what an answer's end says, and where that does not speak of cached tokens, its `first` bytes."""
     text = tail[-TAIL_BYTES:]
     counts = _last_counts(text)
     if b"cached" not in counts and b"cache_read_input" not in counts and first:
