@@ -9,7 +9,6 @@ from collections.abc import Callable
 from benchmarks.load import Connection, chat_body, closed_loop, connect, post, quantile
 from benchmarks.processes import Process
 
-IDLE_STREAMS = 1_000
 IDLE_BODY_BYTES = 8_000
 # One event, then silence for longer than any run.
 IDLE_BACKEND = ("--first-delay-ms", "0", "--delay-ms", "3600000")
@@ -25,7 +24,7 @@ BETWEEN_POSTS_S = 0.3
 STAMP = re.compile(rb'"content":"(\d{20})"')
 
 
-async def measure_memory(process: Process | None, port: int, streams: int = IDLE_STREAMS) -> dict[str, float]:
+async def measure_memory(process: Process | None, port: int, streams: int) -> dict[str, float]:
     """Resident memory of the router, warmed up, with no stream and with `streams` open ones that say nothing."""
     if process is None:
         return {}

@@ -54,7 +54,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
         if self.answered:
-            self.finish("" if self.rest is None and self.answer.status else f"connection lost: {exc or 'closed'}")
+            delimited_by_close = self.in_body and self.rest is None and not self.chunked
+            self.finish("" if delimited_by_close and not exc else f"connection lost: {exc or 'closed'}")
 
     def start(self, request: bytes, on_payload: Callable[[bytes], None] | None = None) -> "asyncio.Future[Answer]":
         self.answer, self.on_payload = Answer(), on_payload

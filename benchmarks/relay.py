@@ -87,7 +87,7 @@ async def measure_relay(name: str, number: int, options: argparse.Namespace) -> 
 
 async def measure_idle_streams(name: str, _: int, options: argparse.Namespace) -> Figures:
     with backends(*IDLE_BACKEND) as urls, routed(name, urls, options.peers_dir) as (process, port):
-        return await measure_memory(process, port)
+        return await measure_memory(process, port, options.idle_streams)
 
 
 async def measure_stall(name: str, _: int, options: argparse.Namespace) -> Figures:
@@ -174,7 +174,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full number of requests")
     parser.add_argument("--latency-s", type=float, default=20.0, help="length of each latency run; 0 leaves it out")
-    parser.add_argument("--memory", action="store_true", help="only: memory with 1,000 idle open streams")
+    parser.add_argument("--memory", action="store_true", help="only: memory with idle open streams")
+    parser.add_argument("--idle-streams", type=int, default=1_000, help="how many for --memory")
     parser.add_argument("--big-body", action="store_true", help="only: how an 8 MiB body delays another stream")
     return parser.parse_args()
 

@@ -131,7 +131,7 @@ def sim(
 @app.command()
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave replicas and router running at the end.")] = False,
-    seconds: Annotated[float, typer.Option(metavar="SECONDS", min=1, max=600, help="Seconds for each policy.")] = 20.0,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", min=1, max=600, help="Seconds for each policy.")] = 25.0,
     replicas: Annotated[int, typer.Option(metavar="COUNT", min=2, max=16, help="Simulated replicas.")] = 4,
 ) -> int:
     """Send the same chats through Warmroute and through round robin, and compare."""

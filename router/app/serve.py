@@ -105,6 +105,8 @@ async def _serve(settings: Settings, client_socket: socket.socket, admin_socket:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         house.plane.close()
+        if house.request_log is not None:
+            house.request_log.flush()
         await house.client.aclose()
 
 

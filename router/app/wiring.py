@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import secrets
 import ssl
+import sys
 import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -57,6 +58,7 @@ class House:
     decisions: DecisionLog
     metrics: FleetCollector
     client: httpx.AsyncClient
+    request_log: RequestLog | None
 
 
 def build(settings: Settings) -> House:
@@ -64,12 +66,13 @@ def build(settings: Settings) -> House:
     fleet = Fleet(POLICIES[settings.policy], int(settings.index_bytes), settings.prefill_tokens_per_s)
     metrics, decisions = FleetCollector(fleet, time.monotonic), DecisionLog()
     observers: list[Observer] = [metrics, decisions]
-    if settings.log_requests:
-        observers.append(RequestLog())
+    request_log = RequestLog(sys.stderr.buffer) if settings.log_requests else None
+    if request_log is not None:
+        observers.append(request_log)
     authorization = _authorization(settings)
     plane = Plane(fleet, Observers(*observers), _limits(settings), _session_headers(settings), authorization)
     client = _control_client(settings, authorization)
-    house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client)
+    house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client, request_log)
     salt = secrets.token_bytes(16)
     for url in settings.replica:
         add_replica(house, url, salt)

@@ -19,6 +19,9 @@ LONG_BLOCK_BYTES = 4096
 MEDIA_BYTES = 2048
 """Canonical bytes that one image, sound or file counts for: placeholders of about 500 tokens, whatever its own size."""
 
+Bytes = bytes | memoryview
+"""Long messages come as views, so that they are hashed where they lie."""
+
 _hash = xxhash.xxh3_64_intdigest
 
 
@@ -46,14 +49,15 @@ class PromptBuilder:
         self._answers_at: list[int] = []
         self._bytes_per_token = bytes_per_token
 
-    def add(self, tag: bytes, content: bytes) -> None:
+    def add(self, tag: bytes, content: Bytes) -> None:
         """Append a message: `tag` is its role, `content` its canonical bytes. Its end closes a block."""
         if tag == b"assistant":
             self._answers_at.append(len(self._hashes))
-        self.add_plain(b"%b\x00%b" % (tag, content))
+        self._hash = _hash(tag, self._hash)
+        self.add_plain(content)
 
-    def add_plain(self, data: bytes) -> None:
-        """Append bytes that need no role marker; their end closes a block."""
+    def add_plain(self, data: Bytes) -> None:
+        """Append bytes that need no role; their end closes a block."""
         if not data:
             return
         length, hashes, start = len(data), self._hashes, self._size
@@ -74,7 +78,7 @@ class PromptBuilder:
         self._ends.append(end)
         self._hash = digest
 
-    def _add_long(self, data: bytes) -> None:
+    def _add_long(self, data: Bytes) -> None:
         start, length = 0, len(data)
         while start < length:
             block = BLOCK_BYTES if len(self._hashes) < LONG_PROMPT_BLOCKS else LONG_BLOCK_BYTES

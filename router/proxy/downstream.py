@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from router.proxy.errors import RouterError
 from router.proxy.exchange import Exchange
-from router.proxy.headers import find
+from router.proxy.headers import Headers, find
 from router.proxy.incoming import Incoming
 from router.proxy.plane import Plane
 
@@ -56,6 +56,14 @@ def is_proxied(method: bytes, path: str) -> bool:
     return "/../" not in path and "/./" not in path and not path.endswith(("/..", "/."))
 
 
+def body_framing(headers: Headers) -> bytes:
+    """Return the header line that frames a request's body; empty where it has none."""
+    if find(headers, b"transfer-encoding") is not None:
+        return b"transfer-encoding: chunked"
+    length = find(headers, b"content-length")
+    return b"" if length in (None, b"0") else b"content-length: %b" % length
+
+
 class Downstream(HttpToolsProtocol):
     """One client connection. `plane` is set by `downstream_class`."""
 
@@ -64,7 +72,10 @@ class Downstream(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._active: Exchange | None = None
+        self._broken: Exchange | None = None
         self._discarding = False
+        self._skipped_body = b""
+        self._head_is_known = False
 
     # uvicorn's and asyncio's side
 
@@ -76,8 +87,29 @@ class Downstream(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._discarding:
-            super().data_received(data)
+        if self._discarding:
+            return
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as paused:
+            self._go_on_without_upgrade(data[paused.args[0] :])
+        except httptools.HttpParserError as error:
+            self.send_400_response(str(error))
+
+    def _go_on_without_upgrade(self, rest: bytes) -> None:
+        """Read on as if no upgrade had been asked for: the parser stops there, in front of the request's body too.
+
+        Java's HTTP client asks http:// servers for h2c with its first request, body and all.
+        """
+        framing, self._skipped_body = self._skipped_body, b""
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        if framing:
+            self._head_is_known = True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % framing)
+        if rest:
+            self.data_received(rest)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -89,6 +121,11 @@ class Downstream(HttpToolsProtocol):
         if self._active is not None:
             self._active.resume()
 
+    @property
+    def write_paused(self) -> bool:
+        """Whether the client takes its bytes too slowly."""
+        return self.flow.write_paused
+
     def shutdown(self) -> None:
         if self._active is not None:
             self._active.keep_alive = False
@@ -96,27 +133,40 @@ class Downstream(HttpToolsProtocol):
             super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no HTTP, in the form of the API's other errors."""
+        """Refuse bytes that are no HTTP, in the form of the API's other errors, once all before them is answered."""
         self._discarding = True
-        if self._active is None:
+        last = cast(Any, self.cycle)
+        if last is None or last.response_complete:
             exchange = Exchange(self.plane, self, Incoming(b"GET", b"/", "/", [], http_1_0=False), keep_alive=False)
             exchange.fail(RouterError.BAD_REQUEST)
+        elif not isinstance(last, Exchange) or last.incoming.complete:
+            last.keep_alive = False  # its own answer comes first; then the connection ends
+        elif last is self._active:
+            last.fail(RouterError.BAD_REQUEST)
         else:
-            self._active.keep_alive = False  # its own answer comes first; then the connection ends
+            self._broken = last
 
     # llhttp's side
 
     def on_headers_complete(self) -> None:
+        if self._head_is_known:
+            self._head_is_known = False
+            return
+        if self.parser.should_upgrade():
+            self._skipped_body = body_framing(self.headers)
         method = self.parser.get_method()
         url = httptools.parse_url(self.url)
         path = url.path.decode("latin-1")
         if not is_proxied(method, path):
             super().on_headers_complete()
+            if self.pipeline:
+                self._read_ahead()
             return
         http_1_0 = self.parser.get_http_version() == "1.0"
         target = url.path if url.query is None else b"%b?%b" % (url.path, url.query)
         incoming = Incoming(method, target, path, self.headers, http_1_0)
-        keep_alive = self.parser.should_keep_alive() and not self.parser.should_upgrade()
+        self.headers = []  # trailers of a chunked body are reported as headers too, and end here
+        keep_alive = self.parser.should_keep_alive()
         previous = self.cycle
         exchange = Exchange(self.plane, self, incoming, keep_alive)
         self.cycle = cast(Any, exchange)
@@ -124,8 +174,13 @@ class Downstream(HttpToolsProtocol):
             self._take_turn(exchange)
         else:
             self.pipeline.appendleft((cast(Any, exchange), self.app))
-            if len(self.pipeline) >= MAX_PIPELINED:
-                self.flow.pause_reading()
+            self._read_ahead()
+
+    def _read_ahead(self) -> None:
+        if len(self.pipeline) < MAX_PIPELINED:
+            self.flow.resume_reading()
+        else:
+            self.flow.pause_reading()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         """Start the next request in line: uvicorn's own pipeline calls this for both kinds."""
@@ -137,11 +192,13 @@ class Downstream(HttpToolsProtocol):
     def _take_turn(self, exchange: Exchange) -> None:
         self._active = exchange
         incoming = exchange.incoming
-        if max(incoming.announced_bytes, incoming.size_bytes) > self.plane.limits.max_body_bytes:
+        if exchange is self._broken:
+            exchange.fail(RouterError.BAD_REQUEST)
+        elif max(incoming.announced_bytes, incoming.size_bytes) > self.plane.limits.max_body_bytes:
             self._refuse_body(exchange)
         elif incoming.complete:
             exchange.start()
-        elif (find(incoming.headers, b"expect") or b"").lower() == b"100-continue":
+        elif not incoming.http_1_0 and (find(incoming.headers, b"expect") or b"").lower() == b"100-continue":
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -160,6 +217,8 @@ class Downstream(HttpToolsProtocol):
             exchange.fail(RouterError.BODY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
+        if self._skipped_body:
+            return
         exchange = cast(Any, self.cycle)
         if not isinstance(exchange, Exchange):
             super().on_message_complete()
@@ -176,7 +235,7 @@ class Downstream(HttpToolsProtocol):
             self._active = None
         if self.transport.is_closing():
             return
-        if exchange.keep_alive and not self._discarding:
+        if exchange.keep_alive:
             self.on_response_complete()
         elif self._discarding:
             self.loop.call_later(LINGER_S, self.transport.close)

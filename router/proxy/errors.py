@@ -54,6 +54,11 @@ class RouterError(Enum):
         return self.value[0]
 
     @property
+    def ends_connection(self) -> bool:
+        """Tell whether the rest of the connection's bytes can't be understood, or is not wanted."""
+        return self.status in (400, 413)
+
+    @property
     def code(self) -> str:
         """The error in a word, as in `error.code`."""
         return self.value[2]

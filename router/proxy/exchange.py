@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from random import getrandbits
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from router.core.ticket import Ticket
 from router.core.types import NoReplicaError, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
-from router.proxy import feedback, report
+from router.proxy import report
+from router.proxy.answer import Answer
 from router.proxy.errors import RouterError, error_event
-from router.proxy.headers import Headers, answer_head, find, request_head
+from router.proxy.feedback import response_id
+from router.proxy.headers import Headers, answer_head, find
 from router.proxy.held import HELD_STATUSES, HeldAnswer
 from router.proxy.incoming import Incoming
 from router.proxy.openai import read_request, stored_object_hash
-from router.proxy.plane import REFUSING_SILENCE_S, Plane
-from router.proxy.relay import Body, Write, as_chunk
+from router.proxy.plane import Plane
+from router.proxy.relay import Body, Write
+from router.proxy.silence import Silence
 from router.proxy.upstream import Framing, UpstreamConnection
 
-if TYPE_CHECKING:
-    from router.proxy.downstream import Downstream
 
-TAIL_SEGMENTS = 6
-"""Reads kept for `feedback`: the last content, usage and [DONE] events come in three reads at the most, then the
-end."""
+class Client(Protocol):
+    """The client's side of an exchange."""
+
+    transport: asyncio.Transport
+
+    @property
+    def write_paused(self) -> bool:
+        """Whether the client takes its bytes too slowly for more to be written."""
+
+    def exchange_done(self, exchange: Exchange) -> None:
+        """The exchange has ended; its answer is written, or cut."""
 
 
 class Exchange:
-    """The state of one proxied request. It is the listener of its upstream connection and, to uvicorn, a cycle."""
+    """The state of one proxied request: the listener of its upstream connection and, to uvicorn, a cycle."""
 
-    # What uvicorn's protocol looks at in a cycle.
     message_event = asyncio.Event()
+    """Part of uvicorn's cycle; nobody waits for it here."""
 
-    def __init__(self, plane: Plane, downstream: Downstream, incoming: Incoming, keep_alive: bool) -> None:
+    def __init__(self, plane: Plane, client: Client, incoming: Incoming, keep_alive: bool) -> None:
         self.plane = plane
-        self.downstream = downstream
+        self.client = client
         self.incoming = incoming
         self.keep_alive = keep_alive and not incoming.http_1_0
         self.response_complete = False
@@ -43,53 +51,38 @@ class Exchange:
         self.request_id = find(incoming.headers, b"x-request-id") or b"%032x" % getrandbits(128)
         self.request: RoutingRequest | None = None
         self.ticket: Ticket | None = None
-        self.connection: UpstreamConnection | None = None
-        self.connecting: asyncio.Task[None] | None = None
         self.excluded: list[ReplicaId] = []
         self.started_s = plane.clock()
         self.overhead_s = 0.0
         self.first_byte_s: float | None = None
-        self.status = 0
         self.error: RouterError | None = None
-        self._answer: tuple[Headers, Framing] = ([], Framing.NONE)
-        self._body: Body | None = None
-        self._write: Write = downstream.transport.write
+        self._connection: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._answer: Answer | None = None
         self._held: HeldAnswer | None = None
-        self._first = b""
-        self._tail: deque[bytes] = deque(maxlen=TAIL_SEGMENTS)
-        self._segments = 0
-        self._seen_segments = 0
-        self._quiet_since_s = self.started_s
+        self._body: Body | None = None
+        self._write: Write = client.transport.write
+        self._silence = Silence(self.started_s)
         self._paused = False
 
     @property
-    def replica_id(self) -> ReplicaId | None:
-        """The replica of the present attempt."""
-        return None if self.ticket is None else self.ticket.decision.replica
-
-    @property
-    def streams_events(self) -> bool:
-        """Tell whether the answer is a stream of server-sent events."""
-        return (find(self._answer[0], b"content-type") or b"").startswith(b"text/event-stream")
+    def status(self) -> int | None:
+        """The status that the client was or will be sent; None while there is none."""
+        if self.error is not None and self._body is None:
+            return self.error.status
+        return None if self._answer is None else self._answer.status
 
     # Route and attempt
 
     def start(self) -> None:
         """Route the request: it has arrived whole, and it is its turn on its connection."""
-        self.started_s = self._quiet_since_s = self.plane.clock()
-        self.plane.active.add(self)
-        incoming = self.incoming
-        homes = self.plane.fleet.homes
-        self.request = read_request(incoming.path, incoming.body(), self._session(), homes.get)
+        plane, incoming = self.plane, self.incoming
+        self.started_s = plane.clock()
+        plane.active.add(self)
+        session = incoming.first_of(plane.session_headers)
+        self.request = read_request(incoming.path, incoming.body(), session, plane.fleet.homes.get)
         self._attempt(self.request)
-        self.overhead_s = self.plane.clock() - self.started_s
-
-    def _session(self) -> str | None:
-        for name in self.plane.session_headers:
-            value = find(self.incoming.headers, name)
-            if value:
-                return value.decode("latin-1")
-        return None
+        self.overhead_s = plane.clock() - self.started_s
 
     def _attempt(self, request: RoutingRequest) -> None:
         try:
@@ -99,18 +92,15 @@ class Exchange:
             return
         connection = self.plane.pools[self.ticket.decision.replica].take()
         if connection is None:
-            self._connect()
+            self._connect(self.ticket)
         else:
-            self._send(connection)
+            self._send(self.ticket, connection)
 
-    def _connect(self) -> None:
-        self.connection = None
-        self.connecting = asyncio.get_running_loop().create_task(self._connected())
+    def _connect(self, ticket: Ticket) -> None:
+        self._connection = None
+        self._connecting = asyncio.get_running_loop().create_task(self._send_when_connected(ticket))
 
-    async def _connected(self) -> None:
-        ticket = self.ticket
-        if ticket is None:
-            return
+    async def _send_when_connected(self, ticket: Ticket) -> None:
         pool = self.plane.pools[ticket.decision.replica]
         try:
             connection = await pool.connect()
@@ -119,23 +109,16 @@ class Exchange:
                 self._attempt_failed(OutcomeKind.REFUSED)
             return
         if self.ticket is ticket:
-            self._send(connection)
+            self._send(ticket, connection)
         else:
             pool.put(connection)  # the client left meanwhile
 
-    def _send(self, connection: UpstreamConnection) -> None:
+    def _send(self, ticket: Ticket, connection: UpstreamConnection) -> None:
         incoming, plane = self.incoming, self.plane
-        self.connection = connection
-        self._quiet_since_s = plane.clock()
-        head = request_head(
-            incoming.method,
-            incoming.target,
-            incoming.headers,
-            plane.pools[self.ticket.decision.replica].address.authority if self.ticket else b"",
-            self.request_id,
-            incoming.size_bytes if incoming.has_body else None,
-            plane.authorization,
-        )
+        self._connection = connection
+        self._silence = Silence(plane.clock())
+        authority = plane.pools[ticket.decision.replica].address.authority
+        head = incoming.upstream_head(authority, self.request_id, plane.authorization)
         connection.start(self, head, incoming.body(), expects_no_body=incoming.method == b"HEAD")
 
     @property
@@ -145,12 +128,12 @@ class Exchange:
 
     def _attempt_failed(self, kind: OutcomeKind) -> None:
         """Before the first byte went to the client: another replica, or an error."""
-        replica_id, may_retry = self.replica_id, self._can_retry
+        may_retry, ticket = self._can_retry, self.ticket
+        if ticket is not None:
+            self.excluded.append(ticket.decision.replica)
+            self.plane.observer.attempt_failed(ticket.decision.replica, kind)
         self._settle(Outcome(kind))
-        if replica_id is not None:
-            self.plane.observer.attempt_failed(replica_id, kind)
-            self.excluded.append(replica_id)
-        self.connection = self._held = None
+        self._connection = self._answer = self._held = None
         if may_retry and self.request is not None:
             self._attempt(self.request)
         else:
@@ -159,107 +142,94 @@ class Exchange:
     # The upstream connection's listener
 
     def answer_head(self, status: int, headers: Headers, framing: Framing) -> None:
-        self.status = status
-        self._answer = (headers, framing)
+        """Keep the head until the body begins: vLLM sends it before it has begun to work."""
+        self._answer = Answer(status, headers, framing)
         if status in HELD_STATUSES and self._can_retry:
             self._held = HeldAnswer()
 
     def answer_bytes(self, data: bytes) -> None:
-        self._segments += 1
-        if self._body is None:
-            self._first_bytes(data)
+        """Write the body on, as it came."""
+        self._silence.segments += 1
+        answer = self._answer
+        if answer is None:
             return
-        self._tail.append(data)
+        if self._body is None:
+            self._first_bytes(answer, data)
+            return
+        answer.tail.append(data)
         self._write(data)
         if self.first_byte_s is None:
-            self._note_content(data)
+            self._note_content(answer, data)
 
-    def _first_bytes(self, data: bytes) -> None:
+    def _first_bytes(self, answer: Answer, data: bytes) -> None:
         if self._held is not None:
             self._held.add(data)
             if self._held.full:
-                self._pass_held_on(self._held)
-            return
-        if self._can_retry and self.streams_events and feedback.is_engine_error(self._content(data)):
+                self._pass_on(answer, self._held)
+        elif self._can_retry and answer.is_engine_error(data):
             self._abandon()
             self._attempt_failed(OutcomeKind.RESET)
-            return
-        self._commit()
-        self._first = data
-        self._tail.append(data)
-        self._write(data)
-        self._note_content(data)
+        else:
+            self._commit(answer, data)
+            self._note_content(answer, data)
 
-    def _pass_held_on(self, held: HeldAnswer) -> None:
+    def _pass_on(self, answer: Answer, held: HeldAnswer) -> None:
         self._held = None
-        self._commit()
-        if held.data:
-            self._tail.append(held.data)
-            self._write(held.data)
+        self._commit(answer, held.data)
 
-    def _content(self, data: bytes) -> bytes:
-        """Return what stands in the first chunk of `data`."""
-        return data.partition(b"\r\n")[2] if self._answer[1] is Framing.CHUNKED else data
-
-    def _note_content(self, data: bytes) -> None:
-        """Note the end of the prefill: the first bytes that are more than a comment which keeps the stream alive."""
-        if self.streams_events and self._content(data).startswith(b":"):
-            return
-        self.first_byte_s = self.plane.clock()
-        if self.ticket is not None:
+    def _note_content(self, answer: Answer, data: bytes) -> None:
+        if self.ticket is not None and not answer.is_preamble(data):
+            self.first_byte_s = self.plane.clock()
             self.plane.fleet.first_byte(self.ticket, self.first_byte_s)
 
-    def _commit(self) -> None:
-        """Send the head on: from here the answer is this replica's."""
-        headers, framing = self._answer
-        incoming = self.incoming
-        length = find(headers, b"content-length")
-        write = self.downstream.transport.write
-        self._body = body = Body(write, framing, length, incoming.http_1_0, headless=incoming.method == b"HEAD")
+    def _commit(self, answer: Answer, data: bytes) -> None:
+        """Send the head and the first bytes of the body on: from here the answer is this replica's."""
+        incoming, client = self.incoming, self.client
+        length = find(answer.headers, b"content-length")
+        headless = incoming.method == b"HEAD"
+        self._body = body = Body(client.transport, answer.framing, length, incoming.http_1_0, headless)
         self._write = body.write
-        own = report.own_lines(self.request_id, self.ticket.decision if self.ticket else None)
-        write(answer_head(self.status, headers, body.framing_line, own, close=not self.keep_alive))
+        own = report.own_lines(self.request_id, None if self.ticket is None else self.ticket.decision)
+        head = answer_head(answer.status, answer.headers, body.framing_line, own, close=not self.keep_alive)
+        body.begin(head, data)
+        answer.begin(data)
         incoming.drop_body()
-        if self.downstream.flow.write_paused:
+        if client.write_paused:
             self.pause()
 
     def answer_complete(self) -> None:
-        if self._held is not None:
-            kind = self._held.retry_as(self.status)
+        """Settle; or ask another replica, if this one's error says that it did no work."""
+        answer, held = self._answer, self._held
+        if answer is None:
+            return
+        if held is not None:
+            kind = held.retry_as(answer.status)
             if kind is not None:
                 self._attempt_failed(kind)
                 return
-            self._pass_held_on(self._held)
-        if self._body is None:
-            self._commit()
-        if self._body is not None and self._body.last:
-            self._write(self._body.last)
-        if self._paused and self.connection is not None and not self.connection.transport.is_closing():
-            self.connection.transport.resume_reading()  # it serves others now
-        self._end(self._outcome())
+            self._pass_on(answer, held)
+        elif self._body is None:
+            self._commit(answer, b"")
+        if self._body is not None:
+            self._body.end()
+        if self._paused and self._connection is not None:
+            self._connection.resume()  # it serves others now
+        if self.request is not None and self.request.shape == "responses":
+            self._remember_response(answer)
+        self._end(answer.outcome())
 
-    def _outcome(self) -> Outcome:
-        tail = b"".join(self._tail)
-        kind = OutcomeKind.COMPLETED
-        if self.status in (429, 503):
-            kind = OutcomeKind.BUSY
-        elif self.status >= 500:
-            kind = OutcomeKind.ERRORED
-        elif self.streams_events and feedback.ends_in_engine_error(tail):
-            kind = OutcomeKind.DIED
-        usage = feedback.read_usage(self._first, tail) if self.status < 400 else Usage()
-        if self.request is not None and self.request.shape == "responses" and self.replica_id is not None:
-            stored = feedback.response_id(self._first)
-            if stored is not None:
-                self.plane.fleet.homes.put(stored_object_hash(stored), self.replica_id)
-        return Outcome(kind, self.status, usage, report.retry_after_s(self._answer[0]))
+    def _remember_response(self, answer: Answer) -> None:
+        stored = response_id(answer.first)
+        if stored is not None and self.ticket is not None:
+            self.plane.fleet.homes.put(stored_object_hash(stored), self.ticket.decision.replica)
 
     def answer_lost(self, error: Exception | None, began: bool) -> None:
-        connection = self.connection
+        """Tell the client if it has part of the answer; otherwise try elsewhere."""
+        connection, ticket = self._connection, self.ticket
         if self._body is not None:
             self._die()
-        elif connection is not None and connection.answers and not began:
-            self._connect()  # it was kept alive and closed by the engine as we wrote: nobody's failure
+        elif ticket is not None and connection is not None and connection.answers and not began:
+            self._connect(ticket)  # kept alive, and closed by the engine as we wrote: nobody's failure
         else:
             self._attempt_failed(OutcomeKind.RESET)
 
@@ -267,41 +237,35 @@ class Exchange:
 
     def _die(self) -> None:
         """The replica was lost in the middle of its answer: tell the client, and cut."""
+        answer, body = self._answer, self._body
         self.error = RouterError.UPSTREAM_DIED
-        transport = self.downstream.transport
-        framing = self._answer[1]
-        event = error_event(self.error, self.incoming.path)
         self.keep_alive = False
-        if not self.streams_events or framing is Framing.SIZED:
-            transport.abort()
-        elif framing is Framing.UNTIL_CLOSE or self.incoming.http_1_0:
-            (self.downstream.transport.write if self.incoming.http_1_0 else self._write)(event)
-        elif self._tail and self._tail[-1].endswith(b"\n\n\r\n"):  # between two chunks: the engine sends one an event
-            transport.write(as_chunk(event))
-        if self.replica_id is not None:
-            self.plane.observer.attempt_failed(self.replica_id, OutcomeKind.DIED)
-        usage = feedback.read_usage(self._first, b"".join(self._tail))
-        self._end(Outcome(OutcomeKind.DIED, self.status, usage))
+        if answer is None or body is None or not answer.streams_events:
+            self.client.transport.abort()
+        else:
+            body.cut(error_event(self.error, self.incoming.path), answer.between_events)
+        if self.ticket is not None:
+            self.plane.observer.attempt_failed(self.ticket.decision.replica, OutcomeKind.DIED)
+        self._end(Outcome(OutcomeKind.DIED, self.status, answer.usage() if answer else Usage()))
 
     def fail(self, error: RouterError) -> None:
         """Answer with an error of the router's own."""
         self.error = error
-        self.status = error.status
-        if error in (RouterError.BODY_TOO_LARGE, RouterError.BAD_REQUEST):
+        if error.ends_connection:
             self.keep_alive = False
-        report.write_error(self, error)
+        answer = report.error_answer(error, self.incoming, self.request_id, self.keep_alive)
+        self.client.transport.write(answer)
         self._end(None)
 
     def client_left(self) -> None:
         """The client closed its connection: so does the upstream, and the engine frees the request's blocks."""
-        if self.response_complete:
-            return
-        self.disconnected = True
-        self._abandon()
-        self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status or None, Usage()))
+        if not self.response_complete:
+            self.disconnected = True
+            self._abandon()
+            self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status))
 
     def _abandon(self) -> None:
-        connection, self.connection = self.connection, None
+        connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon()
 
@@ -311,45 +275,43 @@ class Exchange:
             self.plane.fleet.settle(ticket, outcome, self.plane.clock())
 
     def _end(self, outcome: Outcome | None) -> None:
-        record = report.record(self, outcome)
+        record = report.record(self, outcome, self.plane.clock())
         if outcome is not None:
             self._settle(outcome)
         self.response_complete = True
-        self.connection = None
+        self._connection = None
         self.incoming.drop_body()
         self.plane.active.discard(self)
         self.plane.observer.request_finished(record)
-        self.downstream.exchange_done(self)
+        self.client.exchange_done(self)
 
     # Back-pressure and silence
 
     def pause(self) -> None:
         """The client does not take its bytes: stop reading from its replica."""
         self._paused = True
-        if self.connection is not None:
-            self.connection.transport.pause_reading()
+        if self._connection is not None:
+            self._connection.pause()
 
     def resume(self) -> None:
         """The client takes bytes again."""
         self._paused = False
-        if self.connection is not None:
-            self.connection.transport.resume_reading()
+        if self._connection is not None:
+            self._connection.resume()
 
     def check_silence(self, now: float) -> None:
         """End the exchange if its replica, or its client, has not moved a byte for too long."""
-        if self.connection is None or self._segments != self._seen_segments:
-            self._seen_segments, self._quiet_since_s = self._segments, now
+        if self._connection is None or self.ticket is None:
             return
-        quiet_s = now - self._quiet_since_s
-        too_long = quiet_s >= self.plane.limits.silence_timeout_s
+        limit_s = self.plane.limits.silence_timeout_s
+        refusing = self.ticket.replica.health.refusing_since_s is not None
         if self._paused:
-            if too_long:
-                self.downstream.transport.abort()
-            return
-        refusing = self.ticket is not None and self.ticket.replica.health.refusing_since_s is not None
-        refusing = refusing and quiet_s >= REFUSING_SILENCE_S
-        if not (too_long or refusing):
-            return
+            if self._silence.lasts(now, limit_s):
+                self.client.transport.abort()
+        elif self._silence.lasts(now, limit_s, refusing):
+            self._fell_silent(refusing)
+
+    def _fell_silent(self, refusing: bool) -> None:
         self._abandon()
         if self._body is not None:
             self._die()

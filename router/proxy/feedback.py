@@ -18,7 +18,7 @@ USAGE_BYTES = 1_024
 """How long a usage object with all its details is at the most; vLLM's has 250 bytes."""
 
 _COUNT = re.compile(
-    rb'"(prompt|input|cached|cache_read_input|completion|output)_tokens"\s*:\s*(\d+)',
+    rb'"(prompt|input|cached|cache_read_input|cache_creation_input|completion|output)_tokens"\s*:\s*(\d+)',
 )
 _FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"(\w+)"')
 _RESPONSE_ID = re.compile(rb'"id"\s*:\s*"(resp_[^"\\]{1,200})"')
@@ -34,8 +34,12 @@ def read_usage(first: bytes, tail: bytes) -> Usage:
     counts = _last_counts(text)
     if b"cached" not in counts and b"cache_read_input" not in counts and first:
         counts = _last_counts(first) | counts  # Anthropic's streams report their input at the start
+    prompt = counts.get(b"prompt", counts.get(b"input"))
+    if prompt is not None and b"cache_read_input" in counts:
+        # Anthropic's form counts what was read from and written to the cache apart.
+        prompt += counts[b"cache_read_input"] + counts.get(b"cache_creation_input", 0)
     return Usage(
-        counts.get(b"prompt", counts.get(b"input")),
+        prompt,
         counts.get(b"cached", counts.get(b"cache_read_input")),
         counts.get(b"completion", counts.get(b"output")),
         _last_finish(text),
@@ -66,4 +70,5 @@ def is_engine_error(event: bytes) -> bool:
 
 def ends_in_engine_error(tail: bytes) -> bool:
     """Tell whether a stream's end reports the engine's death: vLLM closes such a stream properly."""
-    return b'\ndata: {"error":' in tail[-TAIL_BYTES:]
+    text = tail[-TAIL_BYTES:]
+    return b'\ndata: {"error":' in text or b"\nevent: error\n" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.proxy.headers import Headers, find
+from router.proxy.headers import Headers, find, request_head
 
 
 class Incoming:
@@ -31,6 +31,19 @@ class Incoming:
     def has_body(self) -> bool:
         """Tell whether the request has a body, even an empty one."""
         return self.size_bytes > 0 or any(key in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
+
+    def first_of(self, names: tuple[bytes, ...]) -> str | None:
+        """Return the value of the first of these headers that has one."""
+        for name in names:
+            value = find(self.headers, name)
+            if value:
+                return value.decode("latin-1")
+        return None
+
+    def upstream_head(self, host: bytes, request_id: bytes, authorization: bytes | None) -> bytes:
+        """Build the head for the upstream request (see `headers.request_head`)."""
+        length = self.size_bytes if self.has_body else None
+        return request_head(self.method, self.target, self.headers, host, request_id, length, authorization)
 
     def add(self, data: bytes) -> None:
         """Take a piece of the body in."""

@@ -8,13 +8,17 @@ from typing import Any
 
 import msgspec
 
-from router.core.prompt import BLOCK_BYTES, PromptBuilder, scope_hash, session_hash
+from router.core.prompt import BLOCK_BYTES, Bytes, PromptBuilder, scope_hash, session_hash
 from router.core.types import Prompt, ReplicaId, RoutingRequest
 
 Raw = msgspec.Raw
 
 TOKEN_ID_BYTES = 4
 """Canonical size of one token id: a 32-bit integer."""
+
+CANONICAL_BYTES = 1 << 16
+"""A JSON string above this size is hashed as it is written, escapes and all: reading 8 MiB of them takes 10 ms, in
+which no stream moves. The same client writes the same text the same way in the next turn, which is what counts."""
 
 _STORED = scope_hash("stored-object")
 _NONE = Raw(b"null")
@@ -225,7 +229,7 @@ def _add_content(builder: PromptBuilder, role: bytes, raw: Raw) -> None:
         if data != b"null":
             builder.add(role, data)
         return
-    texts: list[bytes] = []
+    texts: list[Bytes] = []
     for part_raw in _decode_raws(data):
         part = bytes(part_raw)
         if part[:1] == b'"':
@@ -243,8 +247,10 @@ def _add_content(builder: PromptBuilder, role: bytes, raw: Raw) -> None:
         builder.add(role, b"".join(texts))
 
 
-def _text(raw: bytes) -> bytes:
+def _text(raw: bytes) -> Bytes:
     """Return a JSON string's characters as UTF-8. Without a backslash they stand in the body as they are."""
+    if len(raw) > CANONICAL_BYTES:
+        return memoryview(raw)[1:-1]
     return _decode_text(raw).encode() if b"\\" in raw else raw[1:-1]
 
 

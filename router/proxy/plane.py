@@ -6,22 +6,22 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from router.core.fleet import Fleet
 from router.core.types import ReplicaId
 from router.ports import Observer
 from router.proxy.pool import Address, Pool
 
-if TYPE_CHECKING:
-    from router.proxy.exchange import Exchange
-
 SWEEP_S = 0.5
 """How often silent exchanges and idle connections are looked for."""
 
-REFUSING_SILENCE_S = 1.0
-"""A stream whose replica accepts no connection any more is ended after this much silence: a vLLM that was told to stop
-leaves its streams open and mute, while one that shuts down gracefully keeps sending."""
+
+class Active(Protocol):
+    """A request under way."""
+
+    def check_silence(self, now: float) -> None:
+        """End it if nothing has moved for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Plane:
         self.authorization = authorization
         self.clock = clock
         self.pools: dict[ReplicaId, Pool] = {}
-        self.active: set[Exchange] = set()
+        self.active: set[Active] = set()
 
     def add_replica(self, replica_id: ReplicaId, address: Address) -> None:
         """Take a replica in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import httptools
@@ -33,13 +34,19 @@ def as_chunk(data: bytes) -> bytes:
 class Body:
     """The way of one answer's body to the client."""
 
-    __slots__ = ("closes", "framing_line", "last", "write")
+    __slots__ = ("_framing", "_http_1_0", "_last", "_raw", "_transport", "framing_line", "write")
 
-    def __init__(self, write: Write, framing: Framing, length: bytes | None, http_1_0: bool, headless: bool) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, framing: Framing, length: bytes | None, http_1_0: bool, headless: bool
+    ) -> None:
         """`length`: the engine's Content-Length; `headless`: an answer to HEAD, without the body it announces."""
+        write = transport.write
         self.write: Write = write
-        self.last = b""
-        self.closes = http_1_0
+        self._transport = transport
+        self._raw = write
+        self._last = b""
+        self._framing = framing
+        self._http_1_0 = http_1_0
         self.framing_line = b""
         if framing is Framing.SIZED or (headless and length is not None):
             self.framing_line = b"content-length: %b\r\n" % (length or b"0")
@@ -50,4 +57,27 @@ class Body:
         elif framing is Framing.UNTIL_CLOSE and not http_1_0:
             self.framing_line = b"transfer-encoding: chunked\r\n"
             self.write = lambda data: write(as_chunk(data))
-            self.last = LAST_CHUNK
+            self._last = LAST_CHUNK
+
+    def begin(self, head: bytes, data: bytes) -> None:
+        """Write the head and the first bytes of the body, in one call to the kernel where they go on as they came."""
+        if self.write is self._raw:
+            self._transport.writelines((head, data))
+        else:
+            self._raw(head)
+            self.write(data)
+
+    def end(self) -> None:
+        """Write what ends the body, where the engine's own bytes do not."""
+        if self._last:
+            self._raw(self._last)
+
+    def cut(self, event: bytes, between_chunks: bool) -> None:
+        """Write a last event behind what came of an event stream that will not be completed; nothing ends the body.
+
+        `between_chunks`: the bytes written so far end with a chunk, so that another may follow.
+        """
+        if self._http_1_0:
+            self._raw(event)
+        elif self._framing is Framing.UNTIL_CLOSE or (self._framing is Framing.CHUNKED and between_chunks):
+            self._raw(as_chunk(event))

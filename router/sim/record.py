@@ -35,7 +35,7 @@ class Arrival:
     left_early: bool = False
     """The client closed the connection before `ended`."""
     left_s: float | None = None
-    _named: dict[bytes, bytes] = field(default_factory=dict)
+    _named: dict[bytes, bytes] = field(init=False, default_factory=dict)
 
     @property
     def path(self) -> str:

@@ -58,7 +58,8 @@ class SimReplica:
     @property
     def url(self) -> str:
         """The base URL, without a path."""
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
 
     @property
     def engine(self) -> Engine:
@@ -81,9 +82,9 @@ class SimReplica:
 
     async def stop(self) -> None:
         """Close the socket, reset all connections, forget all timers."""
-        self._close_listener()
         if self._reopening is not None:
-            self._reopening.cancel()
+            await self._reopening
+        self._close_listener()
         for timer in self._timers:
             timer.cancel()
         self.state.driver.stop()
@@ -187,7 +188,11 @@ class SimReplica:
         return listener
 
     async def _listen(self, listener: socket.socket) -> None:
-        self._server = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=_BACKLOG)
+        server = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=_BACKLOG)
+        if self._is_gone():
+            server.close()
+        else:
+            self._server = server
 
     def _close_listener(self) -> None:
         if self._server is not None:
@@ -195,7 +200,8 @@ class SimReplica:
             self._server = None
 
     def _reopen(self) -> None:
-        if self._server is None and not self._is_gone():
+        reopening = self._reopening is not None and not self._reopening.done()
+        if self._server is None and not reopening and not self._is_gone():
             # The kernel takes connections from here on; the loop accepts them a moment later.
             self._reopening = self.loop.create_task(self._listen(self._bind()))
 
@@ -276,7 +282,7 @@ class SimReplica:
                 meant.faults.set(*order.set)
             elif arrival.method == "DELETE":
                 self.faults.clear()
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, OSError) as error:
             reply.sized(400, openai_error(str(error), "BadRequestError", None, 400))
             return
         finally:

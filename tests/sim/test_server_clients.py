@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
@@ -134,3 +135,25 @@ async def test_without_a_store_nothing_is_kept() -> None:
             await api.responses.retrieve(made.id)
         with pytest.raises(openai.BadRequestError):
             await api.responses.create(model="sim-model", input="hello", background=True)
+
+
+async def test_the_anthropic_library_reads_messages_and_their_streams() -> None:
+    async with SimReplica(FAST) as replica, anthropic.AsyncAnthropic(base_url=replica.url, api_key="none") as api:
+        counted = await api.messages.count_tokens(model="sim-model", messages=MESSAGES)
+        whole = await api.messages.create(
+            model="sim-model", messages=LONG[1:], system=LONG[0]["content"], max_tokens=30
+        )
+        async with api.messages.stream(
+            model="sim-model", messages=LONG[1:], system=LONG[0]["content"], max_tokens=30
+        ) as stream:
+            text = "".join([piece async for piece in stream.text_stream])
+            final = await stream.get_final_message()
+    block: Any = whole.content[0]
+    assert text == block.text == final.content[0].text  # type: ignore[union-attr]
+    assert (final.stop_reason, final.usage.output_tokens) == (whole.stop_reason, whole.usage.output_tokens)
+    # The whole prompt is what was read from the cache, written to it, and the rest.
+    usage = whole.usage
+    assert usage.cache_read_input_tokens == 0
+    assert usage.cache_creation_input_tokens is not None
+    assert 0 < usage.input_tokens < replica.options.engine.block_tokens
+    assert final.usage.cache_read_input_tokens == usage.cache_creation_input_tokens > counted.input_tokens

@@ -25,12 +25,12 @@ from router.sim.workload import ChatWorkload
 POLICIES = {"Warmroute": "affinity", "round robin": "round-robin"}
 
 TIME_SCALE = 5.0
-"""Simulated replicas run five times faster than life: 20 s show 100 s, and two cores keep up."""
+"""Simulated replicas run five times faster than life: 25 s show two minutes, and two cores keep up."""
 THINK_RATIO = 0.2
-"""Users think a fifth of what they do in the chat workload, so that most chats get far within 100 s."""
-SESSIONS_PER_S_PER_REPLICA = 0.75
+"""Users think a fifth of what they do in the chat workload, so that most chats get far within two minutes."""
+SESSIONS_PER_S_PER_REPLICA = 0.6
 """New chats each simulated second: replicas are busy under round robin, and not yet swamped."""
-STREAM_INTERVAL_TOKENS = 8
+STREAM_INTERVAL_TOKENS = 16
 """Tokens per chunk. The demo's client is a plain Python one and shares the machine with everything else."""
 SEED = 7
 FEWEST_ANSWERS = 2  # below that there are no quantiles
@@ -83,9 +83,11 @@ def _router_over_cold_fleet(plan: Plan, policy: str, stays: bool) -> Iterator[Ro
     simulated = ["--time-scale", str(TIME_SCALE), "--stream-interval", str(STREAM_INTERVAL_TOKENS)]
     defaults = Settings()
     port, admin_port = (_free(defaults.port), _free(defaults.admin_port)) if stays else (0, 0)
+    options = ["--policy", policy, "--port", str(port), "--admin-port", str(admin_port)]
+    options += ["--prefill-tokens-per-s", str(EngineConfig().prefill_tokens_per_s * TIME_SCALE)]
     with (
         simulated_fleet(plan.replicas, simulated) as fleet,
-        router(fleet, ["--policy", policy, "--port", str(port), "--admin-port", str(admin_port)]) as urls,
+        router(fleet, options) as urls,
     ):
         yield urls
 

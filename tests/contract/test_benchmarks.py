@@ -1,0 +1,182 @@
+"""The benchmarks run and count right. Nothing here looks at how long anything took."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chats import read_events
+from benchmarks.load import Answer, Connection, chat_body, connect, post
+from benchmarks.peers import absent
+from benchmarks.report import ratio_to_lowest, spread
+from benchmarks.rig import backends, port_of
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+EVENT = b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'
+
+
+def run(script: str, tmp_path: Path, *arguments: str) -> tuple[str, dict[str, list[dict[str, float]]]]:
+    """What a benchmark printed, and the figures it wrote."""
+    figures = tmp_path / "figures.json"
+    command = [
+        sys.executable,
+        str(BENCHMARKS / script),
+        "--json",
+        str(figures),
+        "--peers-dir",
+        str(tmp_path),
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads(figures.read_text())
+
+
+def test_relay_measures_and_loses_nothing(tmp_path: Path) -> None:
+    routers = "warmroute,smg:cache_aware,direct"
+    short = ("--rounds", "1", "--scale", "0.02", "--latency-s", "0.5")
+    printed, figures = run("relay.py", tmp_path, "--routers", routers, *short)
+
+    assert "absent: smg:cache_aware: smg is not installed" in printed
+    assert list(figures) == ["warmroute", "direct"]
+    for name, (one,) in figures.items():
+        assert name in printed
+        assert one["stream_requests"] == 13
+        assert one["stream_events"] == 13 * 65
+        assert one["json_requests"] > 300
+        assert one["stream_errors"] == one["json_errors"] == one["latency_errors"] == 0
+    assert "CPU of the router per streamed request" in printed
+    assert "Latency added over direct" in printed
+    assert {"stream_cpu_s", "json_cpu_s", "json_added_p99_s", "ttft_added_p50_s"} <= figures["warmroute"][0].keys()
+    assert "json_cpu_s" not in figures["direct"][0]
+
+
+def test_relay_memory(tmp_path: Path) -> None:
+    printed, figures = run(
+        "relay.py", tmp_path, "--memory", "--idle-streams", "20", "--routers", "warmroute", "--rounds", "1"
+    )
+
+    [one] = figures["warmroute"]
+    assert one["streams"] == 20
+    assert one["memory_errors"] == 0
+    assert one["start_bytes"] > 1e6
+    assert "Resident memory" in printed
+
+
+def test_relay_big_body(tmp_path: Path) -> None:
+    printed, figures = run("relay.py", tmp_path, "--big-body", "--routers", "warmroute", "--rounds", "1")
+
+    [one] = figures["warmroute"]
+    assert one["events"] > 0
+    assert one["big_body_errors"] == 0
+    assert "8 MiB" in printed
+
+
+def test_live_drives_chats_to_the_end(tmp_path: Path) -> None:
+    short = ("--minutes", "0.6", "--sessions-per-s", "2", "--replicas", "2", "--kv-tokens", "60000")
+    printed, figures = run("live.py", tmp_path, "--routers", "warmroute", *short)
+
+    [one] = figures["warmroute"]
+    assert one["requests"] > 20
+    assert one["errors"] == 0
+    assert 0 < one["hit_ratio"] < 1
+    assert 0 < one["ttft_p50_s"] <= one["ttft_p95_s"] <= one["ttft_p99_s"]
+    assert 1 <= one["imbalance"] <= 2
+    assert "Whether the machine kept up" in printed
+
+
+class Sink(asyncio.Transport):
+    """The far end of a connection whose reads the test hands over itself."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+
+async def fed(pieces: Sequence[bytes]) -> Answer:
+    """The answer a client connection makes of these reads."""
+    connection = Connection()
+    connection.connection_made(Sink())
+    answered = connection.start(b"")
+    for piece in pieces:
+        connection.data_received(piece)
+    if not answered.done():
+        connection.connection_lost(None)
+    return await answered
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(
+    b"%x\r\n%s\r\n" % (len(part), part) for part in (EVENT, EVENT, b"data: [DONE]\n\n")
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 1000])
+async def test_client_counts_events_however_they_are_cut(size: int) -> None:
+    whole = CHUNKED + b"0\r\n\r\n"
+    answer = await fed([whole[at : at + size] for at in range(0, len(whole), size)])
+
+    assert (answer.events, answer.payload_bytes) == (3, 2 * len(EVENT) + 14)
+    assert answer.ok(streamed=True)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        CHUNKED,  # cut before the last chunk
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 503 Busy\r\ncontent-length: 2\r\n\r\n{}",
+    ],
+)
+async def test_client_counts_a_lost_answer_as_an_error(lost: bytes) -> None:
+    assert not (await fed([lost])).ok(streamed=False)
+
+
+async def test_client_takes_an_end_without_done_as_an_error_of_a_stream() -> None:
+    answer = await fed([CHUNKED.replace(b"[DONE]", b"[GONE]") + b"0\r\n\r\n"])
+
+    assert answer.ok(streamed=False)
+    assert not answer.ok(streamed=True)
+
+
+async def test_backend_answers_in_turn_on_one_connection() -> None:
+    with backends("--delay-ms", "0") as urls:
+        connection = await connect(port_of(urls[0]))
+        streamed = await connection.start(post(chat_body("hello", True, max_tokens=3)))
+        plain = await connection.start(post(chat_body("hello", False)))
+        connection.transport.close()
+
+    assert (streamed.events, streamed.ok(True)) == (4, True)
+    assert plain.ok(False)
+
+
+def test_ratio_is_taken_within_a_round() -> None:
+    results = {"own": [{"x": 2.0}, {"x": 30.0}], "a": [{"x": 4.0}, {"x": 30.0}], "b": [{"x": 8.0}, {"x": 20.0}]}
+
+    assert ratio_to_lowest(results, "own", ["a", "b"], "x") == 1.0  # the median of 2/4 and 30/20
+    assert ratio_to_lowest(results, "own", ["absent"], "x") is None
+
+
+def test_spread_is_short_when_all_are_equal() -> None:
+    assert spread([2.0, 3.0, 10.0]) == "3 (2..10)"
+    assert spread([5.0, 5.0]) == "5"
+    assert spread([]) == "-"
+
+
+def test_events_give_the_text_and_the_engines_count() -> None:
+    usage = b'{"choices":[],"usage":{"prompt_tokens":40,"prompt_tokens_details":{"cached_tokens":32}}}'
+
+    assert read_events(EVENT * 2 + b": ping\n\ndata: " + usage + b"\n\ndata: [DONE]\n\n") == ("wordword", 40, 32)
+    assert read_events(EVENT) == ("word", 0, 0)
+
+
+def test_absent_says_why(tmp_path: Path) -> None:
+    assert absent("direct", tmp_path) is None
+    assert absent("warmroute", tmp_path) is None
+    assert absent("vllm-router:cache_aware", tmp_path) == "vllm-router is not installed"
+    assert "unknown router" in str(absent("haproxy", tmp_path))
