@@ -36,7 +36,7 @@ async def measure_memory(process: Process | None, port: int, streams: int) -> di
     await asyncio.sleep(SETTLE_S)
     after = process.rss_bytes()
     for one in opened:
-        one.transport.close()
+        await one.close()  # a router that is asked to end waits for its streams
     figures: dict[str, float] = {"start_bytes": before, "open_bytes": after, "added_bytes": after - before}
     return figures | {"streams": sum(heard), "memory_errors": streams - sum(heard)}
 
@@ -73,7 +73,7 @@ async def measure_big_body(port: int) -> dict[str, float]:
         errors += not await asyncio.to_thread(post_and_wait, port, body)
         await asyncio.sleep(BETWEEN_POSTS_S)
     errors += done.done() or not delays
-    stream.transport.close()
+    await stream.close()
     base_s, worst_s = quantile(quiet, 0.5), max(delays, default=float("nan"))
     figures = {"quiet_p50_s": base_s, "quiet_worst_s": max(quiet, default=float("nan")), "big_body_errors": errors}
     return figures | {"events": len(delays), "worst_s": worst_s, "extra_s": worst_s - base_s}

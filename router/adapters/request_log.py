@@ -57,29 +57,50 @@ class RequestLog:
             return
 
 
-def _line(record: RequestRecord) -> dict[str, object]:
+class _Line(msgspec.Struct, omit_defaults=True):
+    event: str
+    request_id: str
+    method: str
+    path: str
+    model: str
+    status: int
+    outcome: str | None
+    attempts: int
+    overhead_ms: float
+    ttft_ms: float | None
+    total_ms: float
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    finish_reason: str | None
+    replica: str | None = None
+    reason: str | None = None
+    matched_tokens: int | None = None
+    error: str | None = None
+
+
+def _line(record: RequestRecord) -> _Line:
     decision, usage = record.decision, record.usage
-    line: dict[str, object] = {
-        "event": "request_finished",
-        "request_id": record.request_id,
-        "method": record.method,
-        "path": record.path,
-        "model": record.model,
-        "status": record.status,
-        "outcome": record.outcome,
-        "attempts": record.attempts,
-        "overhead_ms": round(record.overhead_s * 1000, 3),
-        "ttft_ms": None if record.ttft_s is None else round(record.ttft_s * 1000, 1),
-        "total_ms": round(record.total_s * 1000, 1),
-        "prompt_tokens": usage.prompt_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "finish_reason": usage.finish_reason,
-    }
+    line = _Line(
+        "request_finished",
+        record.request_id,
+        record.method,
+        record.path,
+        record.model,
+        record.status,
+        record.outcome,
+        record.attempts,
+        round(record.overhead_s * 1000, 3),
+        None if record.ttft_s is None else round(record.ttft_s * 1000, 1),
+        round(record.total_s * 1000, 1),
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        usage.completion_tokens,
+        usage.finish_reason,
+        error=record.error,
+    )
     if decision is not None:
-        line["replica"] = decision.replica
-        line["reason"] = decision.reason
-        line["matched_tokens"] = decision.matched_tokens
-    if record.error is not None:
-        line["error"] = record.error
+        line.replica = decision.replica
+        line.reason = decision.reason
+        line.matched_tokens = decision.matched_tokens
     return line

@@ -278,8 +278,9 @@ class Fleet:
 
 
 def _restarted(before: EngineReport, after: EngineReport) -> bool:
-    if before.start_time_s is not None and after.start_time_s is not None:
-        return abs(after.start_time_s - before.start_time_s) > 1.0
+    started_s, starts_s = before.start_time_s, after.start_time_s
+    if started_s is not None and starts_s is not None and abs(starts_s - started_s) > 1.0:
+        return True
     if before.prefix_queries_tokens is None or after.prefix_queries_tokens is None:
         return False
     return after.prefix_queries_tokens < before.prefix_queries_tokens

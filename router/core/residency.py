@@ -8,6 +8,7 @@ blocks, which makes the match of a prompt a binary search.
 from __future__ import annotations
 
 from collections import OrderedDict
+from operator import sub
 from typing import NamedTuple
 
 from router.core.types import Prompt
@@ -87,20 +88,20 @@ class Mirror:
             answer = idle.pop(hashes[matched - 1] ^ _ANSWER_BIT, None)
             if answer is not None:
                 self.idle_bytes -= answer & _SIZE_MASK
-        moved = added = start = 0
-        for block, end in zip(hashes, ends, strict=True):
+        moved = shared = 0
+        for index in range(matched):
+            block = hashes[index]
             count = held.get(block)
-            if count is not None:
-                held[block] = count + 1
-            else:
+            if count is None:
                 held[block] = 1
-                if idle.pop(block, None) is not None:
-                    moved += end - start
-                else:
-                    added += end - start
-            start = end
+                moved += idle.pop(block) & _SIZE_MASK
+            else:
+                held[block] = count + 1
+                shared += ends[index] - (ends[index - 1] if index else 0)
+        # What follows a match is not resident at all, since what is resident is always a prefix.
+        held.update(dict.fromkeys(hashes[matched:], 1))
         self.idle_bytes -= moved
-        self.held_bytes += moved + added
+        self.held_bytes += ends[-1] - shared
         return Lease(hashes, ends, matched, stamp, self.epoch)
 
     def release(self, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0) -> None:
@@ -111,27 +112,34 @@ class Mirror:
         """
         if lease.epoch != self.epoch:
             return
-        held, idle = self._held, self._idle
-        hashes, ends = lease.hashes, lease.ends_bytes
+        held, idle, hashes = self._held, self._idle, lease.hashes
         stamp = int(now * 1000) << _SIZE_BITS
         if answer_bytes and computed:
             self._add_idle(hashes[-1] ^ _ANSWER_BIT, stamp, min(answer_bytes, _SIZE_MASK))
-        freed = kept = 0
+        counts = list(map(held.pop, hashes))
+        if max(counts) > 1 or not computed:
+            self._release_some(lease, counts, stamp, computed)
+        else:
+            ends = lease.ends_bytes
+            sizes = list(map(sub, ends, [0, *ends]))
+            idle.update(zip(reversed(hashes), [stamp | size for size in reversed(sizes)], strict=True))
+            self.held_bytes -= ends[-1]
+            self.idle_bytes += ends[-1]
+        self.evict_to(self.capacity_bytes)
+
+    def _release_some(self, lease: Lease, counts: list[int], stamp: int, computed: bool) -> None:
+        """Release blocks of which others hold some, or which the engine never saw."""
+        hashes, ends = lease.hashes, lease.ends_bytes
         for index in range(len(hashes) - 1, -1, -1):
             block = hashes[index]
-            count = held[block]
-            if count > 1:
-                held[block] = count - 1
+            if counts[index] > 1:
+                self._held[block] = counts[index] - 1
                 continue
-            del held[block]
             size = ends[index] - (ends[index - 1] if index else 0)
-            freed += size
+            self.held_bytes -= size
             if computed or index < lease.fresh_from:
-                idle[block] = stamp | size
-                kept += size
-        self.held_bytes -= freed
-        self.idle_bytes += kept
-        self.evict_to(self.capacity_bytes)
+                self._idle[block] = stamp | size
+                self.idle_bytes += size
 
     def _add_idle(self, key: int, stamp: int, size: int) -> None:
         previous = self._idle.pop(key, None)

@@ -149,9 +149,9 @@ class Downstream(HttpToolsProtocol):
     # llhttp's side
 
     def on_headers_complete(self) -> None:
-        if self._head_is_known:
+        if self._head_is_known or self._discarding or self.transport.is_closing():
             self._head_is_known = False
-            return
+            return  # a head made up for the parser; or a request behind the last one that is answered here
         if self.parser.should_upgrade():
             self._skipped_body = body_framing(self.headers)
         method = self.parser.get_method()
@@ -238,6 +238,8 @@ class Downstream(HttpToolsProtocol):
         if exchange.keep_alive:
             self.on_response_complete()
         elif self._discarding:
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
             self.loop.call_later(LINGER_S, self.transport.close)
         else:
             self.server_state.total_requests += 1

@@ -116,7 +116,7 @@ class Exchange:
     def _send(self, ticket: Ticket, connection: UpstreamConnection) -> None:
         incoming, plane = self.incoming, self.plane
         self._connection = connection
-        self._silence = Silence(plane.clock())
+        self._silence.restart(plane.clock())
         authority = plane.pools[ticket.decision.replica].address.authority
         head = incoming.upstream_head(authority, self.request_id, plane.authorization)
         connection.start(self, head, incoming.body(), expects_no_body=incoming.method == b"HEAD")

@@ -18,6 +18,10 @@ class Silence:
         self._seen = 0
         self._since_s = now
 
+    def restart(self, now: float) -> None:
+        """Begin again: something has been sent."""
+        self._seen, self._since_s = self.segments, now
+
     def lasts(self, now: float, limit_s: float, refusing: bool = False) -> bool:
         """Tell whether nothing has come for `limit_s`, or for `REFUSING_SILENCE_S` from a replica that refuses."""
         if self.segments != self._seen:

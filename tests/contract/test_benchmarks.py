@@ -149,7 +149,7 @@ async def test_backend_answers_in_turn_on_one_connection() -> None:
         connection = await connect(port_of(urls[0]))
         streamed = await connection.start(post(chat_body("hello", True, max_tokens=3)))
         plain = await connection.start(post(chat_body("hello", False)))
-        connection.transport.close()
+        await connection.close()
 
     assert (streamed.events, streamed.ok(True)) == (4, True)
     assert plain.ok(False)

@@ -1,5 +1,7 @@
 """Connections are kept on both sides, and an engine's five seconds are never met."""
 
+import asyncio
+
 import pytest
 
 from router.sim.faults import Fault, FaultKind
@@ -106,13 +108,13 @@ async def test_a_fresh_connection_that_is_reset_is_a_failure_not_stale(stage: St
 
 async def test_bytes_that_nobody_asked_for_end_an_idle_connection(stage: Stage) -> None:
     """An answer to nothing must not become the answer to the next request."""
+    idle = asyncio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.request()
         peer.send(OK)
         if peer.serial == 1:
-            await peer.writer.drain()
-            await peer.reader.read(0)
+            await idle.wait()
             peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged")
         assert await peer.gone() == b""
 
@@ -120,7 +122,8 @@ async def test_bytes_that_nobody_asked_for_end_an_idle_connection(stage: Stage) 
     router = await stage.router(upstream)
     client = await stage.client(router)
     assert (await client.ask(chat())).body == b"{}"
-    await (await upstream.peer()).gone()
+    idle.set()
+    await (await upstream.peer()).left.wait()
     assert (await client.ask(chat())).body == b"{}"
     assert len(upstream.peers) == 2
 

@@ -41,6 +41,8 @@ class Peer:
         self.reader = reader
         self.writer = writer
         self.requests: list[Received] = []
+        self.left = asyncio.Event()
+        """Set by `gone`: the router has closed the connection."""
 
     async def request(self) -> Received:
         """Read one request, which must have a length or no body."""
@@ -68,6 +70,7 @@ class Peer:
                 data += part
         except ConnectionResetError:
             pass
+        self.left.set()
         return data
 
     def close(self) -> None:

@@ -1,0 +1,61 @@
+"""docs/reference/headers.md says which headers are read, dropped, replaced and added."""
+
+from __future__ import annotations
+
+import re
+
+from router.app.settings import Settings
+from router.core.types import Decision, Reason
+from router.proxy.headers import _NOT_ANSWER, _NOT_REQUEST, HOP_BY_HOP, OWN_PREFIX, answer_head, request_head
+from router.proxy.report import own_lines
+from tests.contract.pages import DOCS, ROOT, code, pages, section, table
+
+PAGE = DOCS / "reference" / "headers.md"
+READ, DROPPED, ADDED = "Read from requests", "Not passed on to the replica", "Added to answers"
+
+
+def names(heading: str) -> set[str]:
+    rows = table(PAGE, heading)
+    found = {code(row[0]) for row in rows}
+    assert len(found) == len(rows), "a header stands in the table twice"
+    return found
+
+
+def test_every_header_that_is_not_passed_on_is_documented() -> None:
+    assert names(DROPPED) == {name.decode() for name in _NOT_REQUEST}
+
+
+def test_none_of_them_is_passed_on_and_others_are() -> None:
+    sent = [(name.encode(), b"client") for name in sorted(names(DROPPED))] + [(b"x-other", b"client")]
+    head = request_head(b"POST", b"/v1/x", sent, b"replica:1", b"id-1", 5, None)
+    lines = head.split(b"\r\n")[1:-2]
+    assert [line for line in lines if b"client" in line] == [b"x-other: client"]
+
+
+def test_the_headers_that_are_read_are_documented() -> None:
+    (session_header,) = Settings().session_header
+    assert names(READ) == {session_header, "x-request-id", "authorization", "expect"}
+
+
+def added() -> set[str]:
+    lines = own_lines(b"id-1", Decision("r-1", Reason.WARM, [], 100, 64, "r-1")).decode().splitlines()
+    return {line.partition(":")[0] for line in lines}
+
+
+def test_every_header_that_is_added_is_documented() -> None:
+    assert names(ADDED) == added() | {"retry-after"}
+
+
+def test_what_is_not_taken_over_from_a_replica_is_documented() -> None:
+    text = section(PAGE, ADDED)
+    for name in _NOT_ANSWER - HOP_BY_HOP:
+        assert f"`{name.decode()}`" in text, name
+    assert f"`{OWN_PREFIX.decode()}`" in text
+    engine = [(name, b"engine") for name in (*sorted(_NOT_ANSWER), b"x-warmroute-replica", b"date")]
+    assert answer_head(200, engine, b"", b"", close=False).count(b"engine") == 1
+
+
+def test_every_header_of_ours_named_in_the_docs_exists() -> None:
+    for page in pages():
+        for name in re.findall(r"\bx-warmroute-[a-z-]*[a-z]\b", page.read_text()):
+            assert name in added() or page.read_text().count("^x-warmroute"), f"{page.relative_to(ROOT)}: {name}"

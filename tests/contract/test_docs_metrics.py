@@ -1,0 +1,93 @@
+"""docs/reference/metrics.md says what /metrics says, both ways; and the log line's fields."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from router.adapters.prometheus import FleetCollector
+from router.adapters.request_log import FLUSH_S, RequestLog, _line
+from router.core.fleet import Fleet
+from router.core.types import Decision, EngineReport, OutcomeKind, Reason, Usage
+from router.ports import RequestRecord
+from tests.contract.pages import DOCS, code, codes, pages, prose, section, table, tables
+
+PAGE = DOCS / "reference" / "metrics.md"
+SECTIONS = ("Requests", "Tokens", "The router's books of each replica", "What the engines say")
+
+
+def finished() -> RequestRecord:
+    """A request that every counter counts, and an error beside it."""
+    decision = Decision("r", Reason.WARM, [], prompt_tokens=100, matched_tokens=64, home="r")
+    return RequestRecord(
+        request_id="i", method="POST", path="/v1/completions", model="m", shape="completions", streaming=True,
+        status=200, outcome=OutcomeKind.DIED, decision=decision, attempts=1, usage=Usage(100, 64, 10, "stop"),
+        overhead_s=0.001, ttft_s=0.1, total_s=1.0, error="upstream_died",
+    )  # fmt: skip
+
+
+def collected() -> dict[str, tuple[str, set[str]]]:
+    """Name -> (type, labels) of everything that a router with traffic exposes."""
+    fleet = Fleet()
+    fleet.add("r")
+    fleet.observe_engine("r", EngineReport(1, 1, 0.5, 1000, 16, 10.0, 5.0, 0.0, 1.0, False))
+    collector = FleetCollector(fleet, lambda: 0.0)
+    collector.request_finished(finished())
+    collector.attempt_failed("r", OutcomeKind.REFUSED)
+    registry = CollectorRegistry()
+    registry.register(collector)
+    found = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        assert family.samples, f"{family.name} has no sample here, so its labels can't be seen"
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        found[family.name + ("_total" if family.type == "counter" else "")] = (family.type, labels)
+    return found
+
+
+def documented() -> dict[str, tuple[str, set[str]]]:
+    rows = [row for heading in SECTIONS for row in table(PAGE, heading)]
+    found = {code(name): (kind, set(codes(labels))) for name, kind, labels, _ in rows}
+    assert len(found) == len(rows), "a metric stands in the page twice"
+    return found
+
+
+def test_every_metric_is_documented_with_its_type_and_labels() -> None:
+    assert documented() == collected()
+
+
+def test_the_page_has_no_metric_outside_these_tables() -> None:
+    assert len(tables(prose(PAGE))) == len(SECTIONS) + 1  # the log line's
+
+
+def test_every_metric_named_anywhere_in_the_docs_exists() -> None:
+    families = collected()
+    suffixes = ("", "_bucket", "_count", "_sum")
+    for page in pages():
+        for name in re.findall(r"\bwarmroute_[a-z_]+[a-z]\b", page.read_text()):
+            assert any(name.removesuffix(suffix) in families for suffix in suffixes), f"{page.name}: {name}"
+
+
+def test_each_meaning_is_a_sentence() -> None:
+    for heading in SECTIONS:
+        for name, *_, meaning in table(PAGE, heading):
+            assert meaning.endswith("."), name
+
+
+def test_every_field_of_the_log_line_is_documented() -> None:
+    line = msgspec.to_builtins(_line(finished()))
+    rows = table(PAGE, "The log line")
+    assert [code(name) for name, _ in rows] == list(line)
+    assert line["event"] in codes(rows[0][1])
+
+
+async def test_the_failed_attempts_line_is_quoted_as_it_is_written() -> None:
+    stream = io.BytesIO()
+    log = RequestLog(stream)
+    log.attempt_failed("r-...", OutcomeKind.REFUSED)
+    log.flush()
+    assert f"`{stream.getvalue().decode().strip()}`" in section(PAGE, "The log line")
+    assert f"up to {FLUSH_S:g} s" in section(PAGE, "The log line")

@@ -1,0 +1,210 @@
+"""Nothing can be smuggled past the parser, into an engine's connection or out of it."""
+
+import asyncio
+
+import pytest
+
+from tests.rig.client import CHAT, chat, chunked, request
+from tests.rig.stage import Stage
+from tests.rig.upstream import Peer, answering
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+HIDDEN = b"POST /sleep HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
+
+
+def raw(*lines: str, body: bytes = b"") -> bytes:
+    return "\r\n".join([f"POST {CHAT} HTTP/1.1", "host: x", *lines, "", ""]).encode("latin-1") + body
+
+
+REFUSED = {
+    "length and chunks": raw("content-length: 4", "transfer-encoding: chunked", body=b"0\r\n\r\n" + HIDDEN),
+    "chunks and length": raw("transfer-encoding: chunked", "content-length: 4", body=b"0\r\n\r\n" + HIDDEN),
+    "two lengths": raw("content-length: 2", "content-length: 3", body=b"{}x"),
+    "a negative length": raw("content-length: -1"),
+    "a length with a sign": raw("content-length: +2", body=b"{}"),
+    "a length in hex": raw("content-length: 0x2", body=b"{}"),
+    "a list of lengths": raw("content-length: 2, 2", body=b"{}"),
+    "a huge length": raw("content-length: 99999999999999999999999"),
+    "an unknown coding last": raw("transfer-encoding: chunked, identity", body=b"0\r\n\r\n" + HIDDEN),
+    "a coding that is not chunked": raw("transfer-encoding: xchunked", body=b"0\r\n\r\n" + HIDDEN),
+    "a chunk size that is none": raw("transfer-encoding: chunked", body=b"zz\r\n{}\r\n0\r\n\r\n"),
+    "a negative chunk size": raw("transfer-encoding: chunked", body=b"-2\r\n{}\r\n0\r\n\r\n"),
+    "a huge chunk size": raw("transfer-encoding: chunked", body=b"fffffffffffffffff\r\n{}\r\n0\r\n\r\n"),
+    "a chunk longer than its size": raw("transfer-encoding: chunked", body=b"2\r\n{}}}\r\n0\r\n\r\n" + HIDDEN),
+    "a chunk line ended by a bare line feed": raw("transfer-encoding: chunked", body=b"2\n{}\r\n0\r\n\r\n" + HIDDEN),
+    "a name with a space": raw("content-length : 2", body=b"{}"),
+    "a name with a null byte": raw("x\x00y: 1", "content-length: 2", body=b"{}"),
+    "a bare carriage return in a value": raw("x-a: 1\rtransfer-encoding: chunked", "content-length: 2", body=b"{}"),
+    "a null byte in a value": raw("x-a: 1\x002", "content-length: 2", body=b"{}"),
+    "a line that is no header": raw("no colon here", "content-length: 2", body=b"{}"),
+    "a folded first line": f"POST\r\n {CHAT} HTTP/1.1\r\n\r\n".encode(),
+    "a space in the target": b"POST /v1/chat /completions HTTP/1.1\r\nhost: x\r\n\r\n",
+    "an unknown version": f"POST {CHAT} HTTP/3.7\r\nhost: x\r\n\r\n".encode(),
+}
+
+
+@pytest.mark.parametrize("sent", [pytest.param(sent, id=name) for name, sent in REFUSED.items()])
+async def test_a_request_that_can_be_read_in_two_ways_is_refused(stage: Stage, sent: bytes) -> None:
+    upstream = await stage.upstream(answering(OK))
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    answer = await client.ask(sent)
+    assert answer.status == 400
+    assert answer.error["type"] == "invalid_request_error"
+    assert answer.header("connection") == "close"
+    await client.closed()
+    assert upstream.requests == []
+
+
+async def test_a_line_feed_in_a_header_makes_no_header_for_the_engine(stage: Stage) -> None:
+    """Bare line feeds: refused, or read as line ends everywhere; never passed inside of a value."""
+    upstream = await stage.upstream(answering(OK))
+    router = await stage.router(upstream, engine_api_key="fleet-key")
+    client = await stage.client(router)
+    client.send(raw("x-a: 1\nauthorization: forged", "content-length: 2", body=b"{}"))
+    await client.answer()
+    for received in upstream.requests:
+        assert received.all("authorization") == ["Bearer fleet-key"]
+        assert b"\n" not in received.raw_head.replace(b"\r\n", b"")
+
+
+async def test_a_folded_header_value_stays_one_header(stage: Stage) -> None:
+    upstream = await stage.upstream(answering(OK))
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    answer = await client.ask(raw("x-folded: one\r\n two: three", "content-length: 2", body=b"{}"))
+    assert answer.status in (200, 400)
+    for received in upstream.requests:
+        assert "two" not in {name.strip().lower() for name, _ in received.headers}
+        assert received.body == b"{}"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/v1/../sleep", "/v1/./../sleep", "/v1/x/..", "/v1/.", "/v1/../v1/../metrics", "/inference/../collective_rpc"],
+)
+async def test_paths_do_not_climb_out_of_what_is_proxied(stage: Stage, target: str) -> None:
+    upstream = await stage.upstream(answering(OK))
+    router = await stage.router(upstream)
+    answer = await stage.ask(router, request(target, b"{}"))
+    assert answer.status == 404
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    "target", ["/v1/%2e%2e/sleep", "/v1/..%2fsleep", "/%76%31/../sleep", "//sleep", "/v1/;/../sleep", "/V1/../sleep"]
+)
+async def test_disguised_paths_do_not_reach_an_engines_administration(stage: Stage, target: str) -> None:
+    """Whatever the router makes of them, the engine must not be put to sleep."""
+    replica = await stage.replica(dev_mode=True)
+    router = await stage.router(replica)
+    answer = await stage.ask(router, request(target, b""))
+    assert answer.status == 404
+    assert not replica.state.sleep_level
+
+
+async def test_connect_and_asterisk_targets_are_not_proxied(stage: Stage) -> None:
+    upstream = await stage.upstream(answering(OK))
+    router = await stage.router(upstream)
+    for line in (b"CONNECT 127.0.0.1:22 HTTP/1.1", b"OPTIONS * HTTP/1.1", b"GET http:// HTTP/1.1"):
+        client = await stage.client(router)
+        answer = await client.ask(line + b"\r\nhost: x\r\n\r\n")
+        assert answer.status in (400, 404, 405)
+    assert upstream.requests == []
+
+
+# From the engine's side
+
+
+async def test_surplus_bytes_behind_an_answer_reach_nobody(stage: Stage) -> None:
+    forged = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"
+    upstream = await stage.upstream(answering(OK + forged))
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    for _ in range(2):
+        client.send(chat())
+        answer = await client.answer()
+        assert b"forged" not in answer.body
+        if answer.header("connection") == "close":
+            await client.closed()
+            client = await stage.client(router)
+    assert len(upstream.peers) >= 2, "the connection was not used again"
+
+
+async def test_a_body_longer_than_announced_is_cut_off_and_its_rest_reaches_nobody(stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
+        await begun.wait()
+        peer.send(b"cdHTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged")
+
+    upstream = await stage.upstream(script)
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    client.send(chat())
+    assert (await client.head()).header("content-length") == "4"
+    assert await client.reader.readexactly(2) == b"ab"
+    begun.set()
+    rest, _ = await client.remainder()
+    assert rest in (b"", b"cd")
+
+
+INVALID_ANSWERS = {
+    "length and chunks": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok",
+    "a bad length": b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\nok",
+    "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "a null byte in a value": b"HTTP/1.1 200 OK\r\nx-a: 1\x002\r\ncontent-length: 2\r\n\r\nok",
+    "a carriage return in a value": b"HTTP/1.1 200 OK\r\nx-a: 1\rset-cookie: forged\r\ncontent-length: 2\r\n\r\nok",
+    "a name with a space": b"HTTP/1.1 200 OK\r\nx a: 1\r\ncontent-length: 2\r\n\r\nok",
+    "an endless head": b"HTTP/1.1 200 OK\r\n" + b"x-a: %b\r\n" % (b"1" * 1000) * 100,
+    "a switch of protocols": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+    "a chunk size that is none": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nok\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", [pytest.param(sent, id=name) for name, sent in INVALID_ANSWERS.items()])
+async def test_an_answer_that_is_no_http_is_asked_for_elsewhere(stage: Stage, sent: bytes) -> None:
+    bad = await stage.upstream(answering(sent))
+    good = await stage.upstream(answering(OK))
+    router = await stage.router(bad, good)
+    client = await stage.client(router)
+    for _ in range(2):
+        answer = await client.ask(chat())
+        assert (answer.status, answer.body, answer.replica) == (200, b"ok", router.id_of(good))
+    assert len(bad.requests) == 1, "it is ejected"
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+async def test_heads_with_bare_line_feeds_do_not_break_the_router(stage: Stage, line_end: bytes) -> None:
+    lines = [b"HTTP/1.1 200 OK", b"content-length: 2", b"", b"ok"]
+    upstream = await stage.upstream(answering(line_end.join(lines)))
+    router = await stage.router(upstream)
+    answer = await stage.ask(router, chat())
+    assert answer.status == 200 if line_end == b"\r\n" else answer.status in (200, 503)
+
+
+async def test_a_bad_chunk_in_the_middle_of_a_stream_cuts_it(stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        peer.send(chunked(b"data: 1\n\n", last=b""))
+        await begun.wait()
+        peer.send(b"not a size\r\n" + chunked(b"data: [DONE]\n\n"))
+        await peer.gone()
+
+    upstream = await stage.upstream(script)
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    client.send(chat(stream=True))
+    answer = await client.head()
+    assert await client.event(answer) == 1
+    begun.set()
+    rest, _ = await client.remainder()
+    assert b"[DONE]" not in rest
+    assert b"upstream_died" in rest
+    assert not rest.endswith(b"0\r\n\r\n")
