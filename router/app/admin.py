@@ -92,12 +92,8 @@ def describe(house: House, replica: Replica) -> dict[str, Any]:
             "blocks": len(replica.mirror),
             "bytes": replica.mirror.held_bytes + replica.mirror.idle_bytes,
         },
-        "engine": msgspec.to_builtins(_as_dict(replica.report)),
+        "engine": msgspec.to_builtins(replica.report),
     }
-
-
-def _as_dict(report: Any) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in report.__dataclass_fields__}
 
 
 def describe_decision(decision: Decision) -> dict[str, Any]:

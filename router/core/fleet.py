@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 from router.core.bounded import BoundedMap
 from router.core.choice import Known, choose
@@ -259,15 +258,14 @@ class Fleet:
         if restarted:
             self.forget_residency(replica_id)
         foreign = max(0, (report.waiting or 0) - len(replica.ledger.pending))
-        replica.observe(report, foreign * FOREIGN_TOKENS)
+        replica.observe(report.completed_by(replica.report), foreign * FOREIGN_TOKENS)
         return restarted
 
     def lost_sight_of(self, replica_id: ReplicaId) -> None:
         """Note that an engine's metrics can't be read: its gauges are unknown, what is lasting stays."""
         replica = self._replicas.get(replica_id)
         if replica is not None:
-            known = replace(replica.report, running=None, waiting=None, kv_usage_ratio=None, asleep=None)
-            replica.observe(known, foreign_tokens=0.0)
+            replica.observe(EngineReport().completed_by(replica.report), foreign_tokens=0.0)
 
     def forget_residency(self, replica_id: ReplicaId) -> None:
         """Empty a replica's mirror: its process is known to have lost its cache."""

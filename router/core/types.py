@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -132,8 +132,7 @@ class Decision:
         return [score.replica for score in ranked if score.replica != self.replica]
 
 
-@dataclass(slots=True, frozen=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """What an engine said about its own answer. None: it did not say."""
 
     prompt_tokens: int | None = None
@@ -142,19 +141,17 @@ class Usage:
     finish_reason: str | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """How an attempt ended."""
 
     kind: OutcomeKind
     status: int | None = None
     """HTTP status of the engine's answer; None without one."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
     retry_after_s: float | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class EngineReport:
+class EngineReport(msgspec.Struct, frozen=True, gc=False):
     """One reading of an engine's /metrics. None always means unknown, never zero."""
 
     running: int | None = None
@@ -170,6 +167,24 @@ class EngineReport:
     start_time_s: float | None = None
     """Unix time at which the engine's process started."""
     asleep: bool | None = None
+
+    def completed_by(self, before: EngineReport) -> EngineReport:
+        """Return this reading with what it leaves out taken from the one before, where that does not pass with time.
+
+        Gauges stay unknown. A page without the start time must not hide the restart that the next page would show.
+        """
+        missing = {name: getattr(before, name) for name in _LASTING if getattr(self, name) is None}
+        return msgspec.structs.replace(self, **missing) if missing else self
+
+
+_LASTING = (
+    "kv_tokens",
+    "block_tokens",
+    "prefix_queries_tokens",
+    "prefix_hits_tokens",
+    "preemptions",
+    "start_time_s",
+)
 
 
 class NoReplicaError(Exception):

@@ -6,7 +6,7 @@ from collections import deque
 
 from router.core.types import Outcome, OutcomeKind, Usage
 from router.proxy import feedback
-from router.proxy.headers import Headers, find
+from router.proxy.headers import Headers, first_values
 from router.proxy.upstream import Framing
 
 TAIL_SEGMENTS = 6
@@ -21,13 +21,14 @@ _NO_USAGE = Usage()
 class Answer:
     """An engine's answer as it passes through."""
 
-    __slots__ = ("first", "framing", "headers", "status", "streams_events", "tail")
+    __slots__ = ("fields", "first", "framing", "headers", "status", "streams_events", "tail")
 
     def __init__(self, status: int, headers: Headers, framing: Framing) -> None:
         self.status = status
         self.headers = headers
         self.framing = framing
-        self.streams_events = (find(headers, b"content-type") or b"").startswith(b"text/event-stream")
+        self.fields = fields = first_values(headers)
+        self.streams_events = fields.get(b"content-type", b"").startswith(b"text/event-stream")
         """Whether the body is a stream of server-sent events."""
         self.first = b""
         """The first bytes of the body, framing included."""
@@ -61,7 +62,7 @@ class Answer:
 
     def outcome(self) -> Outcome:
         """Return the outcome of an answer that has ended as it announced."""
-        retry_after = find(self.headers, b"retry-after")
+        retry_after = self.fields.get(b"retry-after")
         seconds = float(retry_after) if retry_after is not None and retry_after.isdigit() else None
         return Outcome(self._kind(), self.status, self.usage(), seconds)
 

@@ -56,6 +56,17 @@ def is_proxied(method: bytes, path: str) -> bool:
     return "/../" not in path and "/./" not in path and not path.endswith(("/..", "/."))
 
 
+def origin_form(target: bytes) -> bytes:
+    """Return path and query of a request target.
+
+    Raises httptools.HttpParserError for what is no URL.
+    """
+    if target[:1] == b"/" and target[:2] != b"//" and b"#" not in target:
+        return target
+    url = httptools.parse_url(target)
+    return url.path if url.query is None else b"%b?%b" % (url.path, url.query)
+
+
 def body_framing(headers: Headers) -> bytes:
     """Return the header line that frames a request's body; empty where it has none."""
     if find(headers, b"transfer-encoding") is not None:
@@ -76,10 +87,12 @@ class Downstream(HttpToolsProtocol):
         self._discarding = False
         self._skipped_body = b""
         self._head_is_known = False
+        self._idle_since_s = 0.0
 
     # uvicorn's and asyncio's side
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.plane.idle.discard(self)
         active, self._active = self._active, None
         if active is not None:
             active.client_left()
@@ -89,6 +102,7 @@ class Downstream(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._discarding:
             return
+        self.plane.idle.discard(self)
         self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
@@ -148,6 +162,18 @@ class Downstream(HttpToolsProtocol):
 
     # llhttp's side
 
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+
+    def _make_scope(self) -> None:
+        """Do what uvicorn does when a message begins: only its own requests need a scope."""
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects
+        self.headers.extend(headers)
+
     def on_headers_complete(self) -> None:
         if self._head_is_known or self._discarding or self.transport.is_closing():
             self._head_is_known = False
@@ -155,15 +181,15 @@ class Downstream(HttpToolsProtocol):
         if self.parser.should_upgrade():
             self._skipped_body = body_framing(self.headers)
         method = self.parser.get_method()
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("latin-1")
+        target = origin_form(self.url)
+        path = target.partition(b"?")[0].decode("latin-1")
         if not is_proxied(method, path):
+            self._make_scope()
             super().on_headers_complete()
             if self.pipeline:
                 self._read_ahead()
             return
         http_1_0 = self.parser.get_http_version() == "1.0"
-        target = url.path if url.query is None else b"%b?%b" % (url.path, url.query)
         incoming = Incoming(method, target, path, self.headers, http_1_0)
         self.headers = []  # trailers of a chunked body are reported as headers too, and end here
         keep_alive = self.parser.should_keep_alive()
@@ -198,7 +224,7 @@ class Downstream(HttpToolsProtocol):
             self._refuse_body(exchange)
         elif incoming.complete:
             exchange.start()
-        elif not incoming.http_1_0 and (find(incoming.headers, b"expect") or b"").lower() == b"100-continue":
+        elif not incoming.http_1_0 and incoming.fields.get(b"expect", b"").lower() == b"100-continue":
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -236,13 +262,30 @@ class Downstream(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if exchange.keep_alive:
-            self.on_response_complete()
+            self._next_request()
         elif self._discarding:
             if self.transport.can_write_eof():
                 self.transport.write_eof()
             self.loop.call_later(LINGER_S, self.transport.close)
         else:
             self.server_state.total_requests += 1
+            self.transport.close()
+
+    def _next_request(self) -> None:
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle_since_s = self.plane.clock()
+            self.plane.idle.add(self)
+
+    def close_if_idle(self, now: float) -> None:
+        """Close the connection if it has waited for its next request for too long.
+
+        A sweep asks this of all: uvicorn's timer for each request costs more than the sweep does.
+        """
+        if now - self._idle_since_s >= self.timeout_keep_alive:
             self.transport.close()
 
 

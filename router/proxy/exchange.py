@@ -12,7 +12,7 @@ from router.proxy import report
 from router.proxy.answer import Answer
 from router.proxy.errors import RouterError, error_event
 from router.proxy.feedback import response_id
-from router.proxy.headers import Headers, answer_head, find
+from router.proxy.headers import Headers, answer_head
 from router.proxy.held import HELD_STATUSES, HeldAnswer
 from router.proxy.incoming import Incoming
 from router.proxy.openai import read_request, stored_object_hash
@@ -48,7 +48,7 @@ class Exchange:
         self.keep_alive = keep_alive and not incoming.http_1_0
         self.response_complete = False
         self.disconnected = False
-        self.request_id = find(incoming.headers, b"x-request-id") or b"%032x" % getrandbits(128)
+        self.request_id = incoming.fields.get(b"x-request-id") or b"%032x" % getrandbits(128)
         self.request: RoutingRequest | None = None
         self.ticket: Ticket | None = None
         self.excluded: list[ReplicaId] = []
@@ -117,7 +117,7 @@ class Exchange:
         incoming, plane = self.incoming, self.plane
         self._connection = connection
         self._silence.restart(plane.clock())
-        authority = plane.pools[ticket.decision.replica].address.authority
+        authority = plane.pools[ticket.decision.replica].authority
         head = incoming.upstream_head(authority, self.request_id, plane.authorization)
         connection.start(self, head, incoming.body(), expects_no_body=incoming.method == b"HEAD")
 
@@ -185,7 +185,7 @@ class Exchange:
     def _commit(self, answer: Answer, data: bytes) -> None:
         """Send the head and the first bytes of the body on: from here the answer is this replica's."""
         incoming, client = self.incoming, self.client
-        length = find(answer.headers, b"content-length")
+        length = answer.fields.get(b"content-length")
         headless = incoming.method == b"HEAD"
         self._body = body = Body(client.transport, answer.framing, length, incoming.http_1_0, headless)
         self._write = body.write

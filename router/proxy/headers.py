@@ -25,6 +25,8 @@ HOP_BY_HOP = frozenset(
 _NOT_REQUEST = HOP_BY_HOP | {b"host", b"content-length", b"expect", b"x-request-id"}
 _NOT_ANSWER = HOP_BY_HOP | {b"content-length", b"x-request-id"}
 
+_NONE: set[bytes] = set()
+
 OWN_PREFIX = b"x-warmroute-"
 """Answer headers that only this router writes."""
 
@@ -48,13 +50,15 @@ def find(headers: Headers, name: bytes) -> bytes | None:
     return None
 
 
+def first_values(headers: Headers) -> dict[bytes, bytes]:
+    """Return the first value of each header by its name."""
+    return dict(reversed(headers))
+
+
 def _named_by_connection(headers: Headers) -> set[bytes]:
     """Return the names that Connection headers declare to be of this connection only (RFC 9110 section 7.6.1)."""
-    names: set[bytes] = set()
-    for key, value in headers:
-        if key == b"connection":
-            names.update(token.strip().lower() for token in value.split(b","))
-    return names
+    values = [value for key, value in headers if key == b"connection"]
+    return {token.strip().lower() for value in values for token in value.split(b",")} if values else _NONE
 
 
 def request_head(

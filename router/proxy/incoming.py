@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from router.proxy.headers import Headers, find, request_head
+from router.proxy.headers import Headers, first_values, request_head
 
 
 class Incoming:
     """A request being received. All of its body is kept until the answer begins: it may have to be sent again."""
 
-    __slots__ = ("complete", "headers", "http_1_0", "method", "parts", "path", "size_bytes", "target")
+    __slots__ = ("complete", "fields", "headers", "http_1_0", "method", "parts", "path", "size_bytes", "target")
 
     def __init__(self, method: bytes, target: bytes, path: str, headers: Headers, http_1_0: bool) -> None:
         """`target` is sent on as it came (path and query); `path` is its path alone."""
@@ -16,6 +16,7 @@ class Incoming:
         self.target = target
         self.path = path
         self.headers = headers
+        self.fields = first_values(headers)
         self.http_1_0 = http_1_0
         self.parts: list[bytes] = []
         self.size_bytes = 0
@@ -24,18 +25,19 @@ class Incoming:
     @property
     def announced_bytes(self) -> int:
         """The body's length by its header; 0 where it has none (chunked, or no body)."""
-        value = find(self.headers, b"content-length")
+        value = self.fields.get(b"content-length")
         return int(value) if value is not None and value.isdigit() else 0
 
     @property
     def has_body(self) -> bool:
         """Tell whether the request has a body, even an empty one."""
-        return self.size_bytes > 0 or any(key in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
+        fields = self.fields
+        return self.size_bytes > 0 or b"content-length" in fields or b"transfer-encoding" in fields
 
     def first_of(self, names: tuple[bytes, ...]) -> str | None:
         """Return the value of the first of these headers that has one."""
         for name in names:
-            value = find(self.headers, name)
+            value = self.fields.get(name)
             if value:
                 return value.decode("latin-1")
         return None

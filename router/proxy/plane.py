@@ -24,6 +24,13 @@ class Active(Protocol):
         """End it if nothing has moved for too long."""
 
 
+class Idle(Protocol):
+    """A client connection that waits for its next request."""
+
+    def close_if_idle(self, now: float) -> None:
+        """Close it if it has waited for longer than connections are kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of the data plane."""
@@ -57,6 +64,8 @@ class Plane:
         self.clock = clock
         self.pools: dict[ReplicaId, Pool] = {}
         self.active: set[Active] = set()
+        self.idle: set[Idle] = set()
+        """Client connections between two requests."""
 
     def add_replica(self, replica_id: ReplicaId, address: Address) -> None:
         """Take a replica in."""
@@ -75,6 +84,8 @@ class Plane:
             now = self.clock()
             for exchange in list(self.active):
                 exchange.check_silence(now)
+            for connection in list(self.idle):
+                connection.close_if_idle(now)
             for pool in self.pools.values():
                 pool.expire()
 

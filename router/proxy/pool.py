@@ -31,6 +31,7 @@ class Pool:
     def __init__(self, address: Address, connect_timeout_s: float, idle_s: float) -> None:
         """`idle_s` must be shorter than the time after which the engine closes idle connections (vLLM: 5 s)."""
         self.address = address
+        self.authority = address.authority
         self._connect_timeout_s = connect_timeout_s
         self._idle_s = idle_s
         self._idle: list[UpstreamConnection] = []

@@ -249,7 +249,7 @@ def test_unknown_gauges_are_unknown_and_lasting_facts_stay() -> None:
     assert fleet["r0"].queue_s(0.0) > 0
     fleet.lost_sight_of("r0")
     assert fleet["r0"].queue_s(0.0) == 0
-    assert fleet["r0"].report == EngineReport(kv_tokens=1000, start_time_s=1.0)
+    assert fleet["r0"].report == EngineReport(kv_tokens=1000, block_tokens=16, start_time_s=1.0)
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

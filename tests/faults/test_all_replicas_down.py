@@ -1,5 +1,7 @@
 """Every replica is down: a 503 that says when to try again, the truth on /health, and recovery without a restart."""
 
+from typing import Any
+
 from router.sim.faults import Fault, FaultKind
 from router.sim.replica import SimReplica
 from tests.rig.client import chat, request
@@ -8,7 +10,7 @@ from tests.rig.running import Router
 from tests.rig.stage import Stage
 
 
-async def dark(stage: Stage, **settings: object) -> tuple[Router, list[SimReplica]]:
+async def dark(stage: Stage, **settings: Any) -> tuple[Router, list[SimReplica]]:
     replicas = await stage.replicas(2)
     for replica in replicas:
         replica.faults.set(Fault(FaultKind.REFUSE))

@@ -9,7 +9,7 @@ from tests.rig.client import CHAT, Client, chat, chunked, request
 from tests.rig.stage import Stage
 from tests.rig.upstream import Peer, answering
 
-OK = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}'
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 
 ODD_BODIES = {
     "unknown fields, roles and parts": (
@@ -18,8 +18,7 @@ ODD_BODIES = {
     ),
     "spacing and order": b'  {\n\t"messages" : [ {"content":"hi" , "role":"user"} ] ,\r\n "model":"m" }\n\n',
     "a field twice": b'{"model":"a","model":"b","messages":[],"messages":[{"role":"user","content":"hi"}]}',
-    "numbers as written":
-    b'{"model":"m","messages":[],"temperature":0.10000000000000000555,"seed":123456789012345678901234567890,"top_p":1E0}',
+    "numbers as written": b'{"model":"m","messages":[],"temperature":0.10000000000000000555,"seed":123456789012345678901234567890,"top_p":1E0}',
     "escapes as written": b'{"model":"m","messages":[{"role":"user","content":"\\u00e9\\/\\ud83d\\ude00\\n"}]}',
     "a lone surrogate": b'{"model":"m","messages":[{"role":"user","content":"\\ud83d"}],"session_id":"\\udc00"}',
     "UTF-8 and NUL": '{"model":"m","messages":[{"role":"user","content":"é 漢 😀 \x00"}]}'.encode(),
@@ -27,7 +26,7 @@ ODD_BODIES = {
     "wrong types": b'{"model":7,"messages":{"role":1},"stream":"yes","session_id":[1],"prompt_cache_key":{},"tools":3}',
     "null everywhere": b'{"model":null,"messages":null,"stream":null,"tools":null}',
     "null among the messages": b'{"model":"m","messages":[null,1,"x",[]]}',
-    "not an object": b'[1,2,3]',
+    "not an object": b"[1,2,3]",
     "not JSON": b'{"model": "m", "messages": [}',
     "cut off": b'{"model":"m","messages":[{"role":"user","content":"hel',
     "deep": b'{"model":"m","messages":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
@@ -86,8 +85,8 @@ async def test_a_path_in_absolute_form_passes_as_a_path(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/metrics", "/sleep", "/wake_up", "/reset_prefix_cache", "/pause", "/collective_rpc", "/server_info",
-    "/load"]
+    "path",
+    ["/metrics", "/sleep", "/wake_up", "/reset_prefix_cache", "/pause", "/collective_rpc", "/server_info", "/load"],
 )
 async def test_paths_that_administer_an_engine_are_not_for_clients_of_a_fleet(stage: Stage, path: str) -> None:
     replica = await stage.replica(dev_mode=True)
@@ -134,7 +133,9 @@ async def test_answers_split_anywhere_come_back_whole(stage: Stage) -> None:
     assert len(upstream.peers) == 1
 
 
-@pytest.mark.parametrize("status", [200, 201, 207, 299, 400, 401, 404, 405, 409, 418, 422, 451, 499, 500, 501, 511, 599])
+@pytest.mark.parametrize(
+    "status", [200, 201, 207, 299, 400, 401, 404, 405, 409, 418, 422, 451, 499, 500, 501, 511, 599]
+)
 async def test_the_engines_status_type_and_error_body_come_back_as_they_are(stage: Stage, status: int) -> None:
     body = b'{"error": {"message": "the engine\'s own words","code":  %d}}' % status
     head = b"HTTP/1.1 %d Whatever\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n\r\n"

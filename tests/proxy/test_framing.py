@@ -5,7 +5,7 @@ import pytest
 from router.sim.faults import Fault, FaultKind
 from tests.rig.client import CHAT, chat, chunked, request
 from tests.rig.stage import Stage
-from tests.rig.upstream import Peer, answering
+from tests.rig.upstream import Peer, ScriptedUpstream, answering
 
 STREAM = chunked(b"data: 1\n\n", b"data: [DONE]\n\n")
 PLAIN = b"data: 1\n\ndata: [DONE]\n\n"
@@ -22,7 +22,7 @@ def answer_of(framing: str) -> tuple[bytes, bool]:
     return head + b"\r\n" + PLAIN, True
 
 
-async def playing(stage: Stage, framing: str):
+async def playing(stage: Stage, framing: str) -> ScriptedUpstream:
     data, closes = answer_of(framing)
 
     async def script(peer: Peer) -> None:
@@ -130,8 +130,8 @@ async def test_an_engine_behind_another_proxy_frames_otherwise(stage: Stage, fau
     replica.faults.set(Fault(fault))
     router = await stage.router(replica)
     client = await stage.client(router)
-    for fields in ({}, {"stream": True}):
-        answer = await client.ask(chat(max_tokens=5, **fields))
+    for stream in (False, True):
+        answer = await client.ask(chat(max_tokens=5, stream=stream))
         assert answer.status == 200
         assert b'"finish_reason":"length"' in answer.body
     assert router.records.finished[-1].usage.finish_reason == "length"
@@ -143,8 +143,8 @@ async def test_interim_answers_stay_here(stage: Stage, status: int) -> None:
     replica.faults.set(Fault(FaultKind.INTERIM, status=status))
     router = await stage.router(replica)
     client = await stage.client(router)
-    for fields in ({}, {"stream": True}, {}):
-        answer = await client.ask(chat(**fields))
+    for stream in (False, True, False):
+        answer = await client.ask(chat(stream=stream))
         assert answer.status == 200
         assert answer.header("link") is None
     assert replica.open_connections == 1

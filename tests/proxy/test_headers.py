@@ -73,7 +73,14 @@ async def test_the_host_is_the_replicas(stage: Stage) -> None:
 
 
 async def test_end_to_end_answer_headers_pass_in_order_duplicates_kept(stage: Stage) -> None:
-    lines = ["Server: uvicorn", "Set-Cookie: a=1", "X-Kind: one", "Set-Cookie: b=2", "vary: Origin", "x-latin: caf\u00e9"]
+    lines = [
+        "Server: uvicorn",
+        "Set-Cookie: a=1",
+        "X-Kind: one",
+        "Set-Cookie: b=2",
+        "vary: Origin",
+        "x-latin: caf\u00e9",
+    ]
     upstream = await stage.upstream(answering(ok(*lines)))
     router = await stage.router(upstream)
     answer = await stage.ask(router, chat())
@@ -83,7 +90,13 @@ async def test_end_to_end_answer_headers_pass_in_order_duplicates_kept(stage: St
 
 
 async def test_hop_by_hop_answer_headers_and_those_named_by_connection_do_not_pass(stage: Stage) -> None:
-    lines = ["Connection: keep-alive, x-hop", "X-Hop: 1", "Keep-Alive: timeout=5", "Proxy-Authenticate: Basic", "x-stays: 1"]
+    lines = [
+        "Connection: keep-alive, x-hop",
+        "X-Hop: 1",
+        "Keep-Alive: timeout=5",
+        "Proxy-Authenticate: Basic",
+        "x-stays: 1",
+    ]
     upstream = await stage.upstream(answering(ok(*lines)))
     router = await stage.router(upstream)
     answer = await stage.ask(router, chat())
@@ -198,7 +211,9 @@ async def test_no_answer_tells_a_replicas_address(stage: Stage) -> None:
 # Keys
 
 
-@pytest.mark.parametrize("given", [[], [("authorization", "Bearer mine")], [("Authorization", "a"), ("authorization", "b")]])
+@pytest.mark.parametrize(
+    "given", [[], [("authorization", "Bearer mine")], [("Authorization", "a"), ("authorization", "b")]]
+)
 async def test_the_key_for_engines_replaces_the_clients_and_is_never_sent_twice(
     stage: Stage, given: list[tuple[str, str]]
 ) -> None:

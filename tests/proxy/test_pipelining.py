@@ -77,7 +77,9 @@ async def silent(stage: Stage) -> ScriptedUpstream:
     return await stage.upstream(script)
 
 
-@pytest.mark.parametrize("behind", [[], [chat("two")], [LOCAL], [LOCAL, chat("two"), LOCAL]], ids=["0", "1", "local", "3"])
+@pytest.mark.parametrize(
+    "behind", [[], [chat("two")], [LOCAL], [LOCAL, chat("two"), LOCAL]], ids=["0", "1", "local", "3"]
+)
 async def test_a_client_that_leaves_is_noticed_with_requests_in_line(stage: Stage, behind: list[bytes]) -> None:
     """During a silent prefill, whatever else was sent behind the request."""
     upstream = await silent(stage)

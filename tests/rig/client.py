@@ -129,9 +129,7 @@ class Client:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
         name = None if tls is None else "localhost"
-        reader, writer = await asyncio.open_connection(
-            sock=sock, ssl=tls, server_hostname=name, limit=read_ahead_bytes
-        )
+        reader, writer = await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name, limit=read_ahead_bytes)
         return cls(reader, writer)
 
     @staticmethod
