@@ -8,21 +8,23 @@ from starlette.exceptions import HTTPException
 
 from router.app.wiring import House
 
+READING = ["GET", "HEAD"]
+
 
 def public_app(house: House) -> FastAPI:
     """Return the application for what is not proxied on the client port."""
     app = FastAPI(title="Warmroute", openapi_url=None)
 
-    @app.get("/v1/models")
+    @app.api_route("/v1/models", methods=READING)
     async def list_models() -> dict[str, object]:
         return house.models.merged()
 
-    @app.get("/livez")
+    @app.api_route("/livez", methods=READING)
     async def live() -> Response:
         return Response()
 
-    @app.get("/health")
-    @app.get("/readyz")
+    @app.api_route("/health", methods=READING)
+    @app.api_route("/readyz", methods=READING)
     async def ready() -> Response:
         return JSONResponse(*_readiness(house))
 

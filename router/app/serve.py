@@ -60,7 +60,7 @@ def _set_up_logging(level: str) -> None:
     for unused in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
         setattr(logging, unused, False)
     logging._srcfile = None  # documented in the logging cookbook: "Optimization"
-    for noisy in ("httpx", "httpcore"):
+    for noisy in ("httpx", "httpcore", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

@@ -110,11 +110,11 @@ def _authorization(settings: Settings) -> bytes | None:
 
 
 def _control_client(settings: Settings, authorization: bytes | None) -> httpx.AsyncClient:
-    """Make the client for scraping. It keeps no idle connections near the 5 s after which vLLM closes them."""
+    """Make the client for reading engines. Each reading connects anew, which tells whether the engine still accepts."""
     return httpx.AsyncClient(
         headers={} if authorization is None else {"authorization": authorization.decode()},
         timeout=httpx.Timeout(5.0, connect=settings.connect_timeout_s),
-        limits=httpx.Limits(keepalive_expiry=settings.upstream_keepalive_s),
+        limits=httpx.Limits(max_keepalive_connections=0),
         verify=_engine_tls(),
         trust_env=False,
     )

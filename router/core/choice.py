@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from router.core.policy import PREFIX_BLOCKS, Ask, Policy, affinity
+from router.core.policy import Ask, Policy, affinity
 from router.core.replica import Replica
 from router.core.tokens import TokenScale
 from router.core.types import Decision, Reason, ReplicaId, RoutingRequest, Score
@@ -35,12 +35,14 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
     prompt_tokens = scale.total if scale else max(1, min(MAX_UNREAD_TOKENS, int(request.body_bytes / BYTES_PER_TOKEN)))
     held = _held_tokens(known, request)
     hinted = _index_of(candidates, known.hinted)
+    history = scale is not None and scale.anchor > 0
     credited = held
     if hinted is not None:
-        credited = held.copy()
-        credited[hinted] = max(held) or prompt_tokens
-    history = scale is not None and scale.anchor > 0
-    scores = policy(Ask(candidates, prompt_tokens, blocks, credited, history or hinted is not None, _key(request), now))
+        # The hint wins over the prefix: whoever else holds this history is not where the session lives.
+        anchor = scale.anchor if scale is not None and history else len(blocks) + max(blocks)
+        credited = [0 if matched >= anchor else tokens for matched, tokens in zip(blocks, held, strict=True)]
+        credited[hinted] = prompt_tokens
+    scores = policy(Ask(candidates, prompt_tokens, blocks, credited, history or hinted is not None, request, now))
     best = _index_of(candidates, request.stored_at)
     if best is None:
         best = _cheapest(candidates, scores)
@@ -79,15 +81,6 @@ def _held_tokens(known: Known, request: RoutingRequest) -> list[int]:
             last_blocks, last_tokens = blocks, scale.cached_tokens(blocks, replica.block_tokens, answer)
         held.append(last_tokens)
     return held
-
-
-def _key(request: RoutingRequest) -> int | None:
-    if request.session is not None:
-        return request.session
-    if request.prompt is None:
-        return None
-    hashes = request.prompt.hashes
-    return hashes[min(PREFIX_BLOCKS, len(hashes)) - 1]
 
 
 def _reason(known: Known, request: RoutingRequest, policy: Policy, best: int) -> Reason:

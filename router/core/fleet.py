@@ -60,6 +60,7 @@ class Fleet:
         """Session hash -> the replica its last turn ran on; stored object's hash -> the replica that stores it."""
         self.sizes: dict[str, TokenSize] = {}
         self._blocks = 0
+        self._all_measured = True
 
     def __len__(self) -> int:
         return len(self._replicas)
@@ -80,9 +81,20 @@ class Fleet:
 
     def add(self, replica_id: ReplicaId) -> Replica:
         """Take a replica in, cold. It is believed to be as fast as the fleet's mean."""
-        rates = [replica.rate.tokens_per_s for replica in self]
-        prior = sum(rates) / len(rates) if rates else self._prior_tokens_per_s
-        return self._replicas.setdefault(replica_id, Replica(replica_id, prior))
+        replica = self._replicas.setdefault(replica_id, Replica(replica_id, self._prior_tokens_per_s))
+        self._spread_rates()
+        return replica
+
+    def _spread_rates(self) -> None:
+        """Believe replicas that were not measured yet to be as fast as the mean of those that were.
+
+        At the prior they would get no work in a fleet that is faster, and so never be measured.
+        """
+        rates = [replica.rate.tokens_per_s for replica in self if replica.rate.measured]
+        unmeasured = [replica.rate for replica in self if not replica.rate.measured]
+        self._all_measured = not unmeasured
+        for rate in unmeasured if rates else ():
+            rate.assume(sum(rates) / len(rates))
 
     def remove(self, replica_id: ReplicaId) -> None:
         """Forget a replica and what it held; requests still running there can be settled."""
@@ -112,8 +124,9 @@ class Fleet:
         replica = self._replicas[decision.replica]
         self._sequence += 1
         replica.last_chosen = self._sequence
-        replica.health.tried(now)
-        uncached = max(0, decision.prompt_tokens - decision.matched_tokens)
+        if replica.health.failures:
+            replica.health.tried(now)
+        uncached = decision.prompt_tokens - decision.matched_tokens
         end_s = now + replica.queue_s(now) + uncached / replica.rate.tokens_per_s
         entry = Entry(uncached, request.streaming, now, end_s)
         replica.ledger.open(entry)
@@ -207,6 +220,8 @@ class Fleet:
         if ticket.request.streaming:
             begun_s = max(ticket.entry.dispatched_s, ledger.last_first_byte_s)
             ticket.replica.rate.observe(ticket.entry.uncached_tokens, now - begun_s)
+            if not self._all_measured:
+                self._spread_rates()
         ledger.last_first_byte_s = now
         ledger.prefilled(ticket.entry)
 
@@ -231,7 +246,7 @@ class Fleet:
             replica.health.failed(outcome.kind, now)
         elif outcome.kind is OutcomeKind.BUSY:
             replica.health.pushed_back(now, outcome.retry_after_s)
-        elif outcome.kind is OutcomeKind.COMPLETED:
+        elif outcome.kind is OutcomeKind.COMPLETED and replica.health.failures:
             replica.health.succeeded()
 
     def _release(self, ticket: Ticket, lease: Lease, outcome: Outcome, now: float, computed: bool) -> None:

@@ -42,8 +42,7 @@ class Health:
 
     def tried(self, now: float) -> None:
         """Note a trial: nobody else is sent there until it succeeded or another back-off passed."""
-        if self.failures:
-            self.retry_at_s = now + self._backoff_s()
+        self.retry_at_s = now + self._backoff_s()
 
     def failed(self, cause: OutcomeKind, now: float) -> None:
         """Eject, for longer with each failure in a row."""

@@ -18,13 +18,19 @@ PRIOR_TOKENS = 2_000
 class PrefillRate:
     """Uncached prompt tokens a replica prefills per second: decayed tokens / decayed seconds."""
 
-    __slots__ = ("_seconds", "_tokens", "tokens_per_s")
+    __slots__ = ("_seconds", "_tokens", "measured", "tokens_per_s")
 
     def __init__(self, prior_tokens_per_s: float) -> None:
         self._tokens = prior_tokens_per_s * PRIOR_S
         self._seconds = PRIOR_S
         self.tokens_per_s = prior_tokens_per_s
         """The present estimate, always above zero."""
+        self.measured = False
+        """Whether a prefill has been timed; until then the estimate is somebody else's."""
+
+    def assume(self, tokens_per_s: float) -> None:
+        """Take over an estimate, as that of a replica that was not measured yet."""
+        self._tokens, self._seconds, self.tokens_per_s = tokens_per_s * PRIOR_S, PRIOR_S, tokens_per_s
 
     def observe(self, uncached_tokens: int, elapsed_s: float) -> None:
         """Learn from one prefill, timed from its dispatch or its predecessor's first byte, the later."""
@@ -33,30 +39,29 @@ class PrefillRate:
         self._tokens = self._tokens * KEEP_RATIO + uncached_tokens
         self._seconds = self._seconds * KEEP_RATIO + elapsed_s
         self.tokens_per_s = self._tokens / self._seconds
+        self.measured = True
 
 
 class TokenSize:
     """Canonical bytes per prompt token and how much of an answer is found again in the next turn, per model."""
 
-    __slots__ = ("_bytes", "_tokens", "answer_reuse_ratio")
+    __slots__ = ("_bytes", "_tokens", "answer_reuse_ratio", "bytes_per_token")
 
     def __init__(self) -> None:
         self._bytes = 4.0 * PRIOR_TOKENS
         self._tokens = float(PRIOR_TOKENS)
+        self.bytes_per_token = 4.0
+        """The present estimate, between 0.25 and 64."""
         self.answer_reuse_ratio = 1.0
         """Share of a generated answer whose blocks the next turn hits: 1 where the client sends it back as generated
         and the template renders it so, 0 where reasoning is cut out or the text tokenises otherwise."""
-
-    @property
-    def bytes_per_token(self) -> float:
-        """The present estimate, between 0.25 and 64."""
-        return min(64.0, max(0.25, self._bytes / self._tokens))
 
     def observe(self, prompt_bytes: int, prompt_tokens: int) -> None:
         """Learn from one prompt whose token count the engine reported."""
         if prompt_tokens > 0:
             self._bytes = self._bytes * KEEP_RATIO + prompt_bytes
             self._tokens = self._tokens * KEEP_RATIO + prompt_tokens
+            self.bytes_per_token = min(64.0, max(0.25, self._bytes / self._tokens))
 
     def observe_answer(self, reused_ratio: float) -> None:
         """Learn from one follow-up turn: the share (0 to 1) of the answer before it that was a hit."""

@@ -44,11 +44,12 @@ class Ledger:
         """Count a request's tokens out, and those of earlier ones that could not say so themselves."""
         if not entry.prefilling:
             return
-        for earlier in list(self.pending.values()):
-            if earlier is entry:
-                break
-            if not earlier.streaming:
-                self._count_out(earlier)
+        if next(iter(self.pending.values())) is not entry:
+            for earlier in list(self.pending.values()):
+                if earlier is entry:
+                    break
+                if not earlier.streaming:
+                    self._count_out(earlier)
         self._count_out(entry)
 
     def close(self, entry: Entry) -> None:
@@ -59,7 +60,8 @@ class Ledger:
 
     def expire(self, now: float) -> None:
         """Count out the tokens of answers in one piece whose prefill must be over by now."""
-        for entry in list(self.pending.values()):
+        while self.pending:
+            entry = next(iter(self.pending.values()))
             if entry.streaming or entry.expected_end_s > now:
                 return
             self._count_out(entry)

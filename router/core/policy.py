@@ -8,12 +8,12 @@ from typing import NamedTuple
 import xxhash
 
 from router.core.replica import Replica
-from router.core.types import Score
+from router.core.types import RoutingRequest, Score
 
 OWN_WEIGHT = 9.0
 """Seconds that a second of a request's own uncached work counts for: it delays everyone behind it, evicts others'
-blocks, and the next turns follow it. Chat at 5 sessions/s, 8 replicas of 300,000 tokens (hit rate, TTFT p95): 4 gave .67 and
-5.1 s, 7 .69 and 4.3 s, 9 .71 and 2.8 s, 17 .71 and 2.9 s; at 4 sessions/s all had a p95 of .86 s."""
+blocks, and the next turns follow it. Chat at 5 sessions/s, 8 replicas of 300,000 tokens (hit rate, TTFT p95): 4 gave
+.67 and 5.1 s, 7 .69 and 4.3 s, 9 .71 and 2.8 s, 17 .71 and 2.9 s; at 4 sessions/s all had a p95 of .86 s."""
 
 BOUNDED_LOAD = 1.25
 """`prefix-hash`: no replica takes more than this times the mean of streams (Mirrokni et al., Consistent Hashing with
@@ -34,9 +34,17 @@ class Ask(NamedTuple):
     it."""
     follow_up: bool
     """True when a candidate is believed to hold this session's own history, not only a shared prefix."""
-    key: int | None
-    """Session hint, else the hash of the prompt's leading blocks; None for keyless requests."""
+    request: RoutingRequest
     now: float
+
+    @property
+    def key(self) -> int | None:
+        """Session hint, else the hash of the prompt's leading blocks; None for keyless requests."""
+        request = self.request
+        if request.session is not None or request.prompt is None:
+            return request.session
+        hashes = request.prompt.hashes
+        return hashes[min(PREFIX_BLOCKS, len(hashes)) - 1]
 
 
 Policy = Callable[[Ask], list[Score]]
@@ -82,18 +90,18 @@ def round_robin(ask: Ask) -> list[Score]:
 
 def session_hash(ask: Ask) -> list[Score]:
     """Rendezvous hashing of the session hint, else of the prompt's first blocks; load is not looked at."""
-    if ask.key is None:
-        return round_robin(ask)
-    return _priced(ask, _rendezvous_ranks(ask, ask.key))
+    key = ask.key
+    return round_robin(ask) if key is None else _priced(ask, _rendezvous_ranks(ask, key))
 
 
 def prefix_hash(ask: Ask) -> list[Score]:
     """Rendezvous hashing of the prompt's first blocks, passing over replicas above `BOUNDED_LOAD` x the mean load."""
-    if ask.key is None:
+    key = ask.key
+    if key is None:
         return round_robin(ask)
     streams = [replica.ledger.streams for replica in ask.candidates]
     bound = BOUNDED_LOAD * (sum(streams) + 1) / len(streams)
-    ranks = _rendezvous_ranks(ask, ask.key)
+    ranks = _rendezvous_ranks(ask, key)
     over = [count + 1 > max(bound, 1.0) for count in streams]
     return _priced(ask, [rank + len(ranks) * full for rank, full in zip(ranks, over, strict=True)])
 

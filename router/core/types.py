@@ -54,8 +54,6 @@ class OutcomeKind(StrEnum):
     """The connection was lost, or the engine reported its own death, before the first byte of the answer's body."""
     DIED = "died"
     """The connection was lost, or fell silent for too long, in the middle of the answer."""
-    STALE = "stale"
-    """A kept-alive connection turned out to be closed already: says nothing about the replica."""
 
 
 FAILURES = frozenset({OutcomeKind.REFUSED, OutcomeKind.RESET, OutcomeKind.DIED})

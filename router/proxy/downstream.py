@@ -6,7 +6,7 @@ cycles orders both kinds on one connection.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -103,7 +103,8 @@ class Downstream(HttpToolsProtocol):
         if self._discarding:
             return
         self.plane.idle.discard(self)
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as paused:
@@ -149,7 +150,7 @@ class Downstream(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse bytes that are no HTTP, in the form of the API's other errors, once all before them is answered."""
         self._discarding = True
-        last = cast(Any, self.cycle)
+        last: Any = self.cycle
         if last is None or last.response_complete:
             exchange = Exchange(self.plane, self, Incoming(b"GET", b"/", "/", [], http_1_0=False), keep_alive=False)
             exchange.fail(RouterError.BAD_REQUEST)
@@ -193,13 +194,13 @@ class Downstream(HttpToolsProtocol):
         incoming = Incoming(method, target, path, self.headers, http_1_0)
         self.headers = []  # trailers of a chunked body are reported as headers too, and end here
         keep_alive = self.parser.should_keep_alive()
-        previous = self.cycle
-        exchange = Exchange(self.plane, self, incoming, keep_alive)
-        self.cycle = cast(Any, exchange)
+        previous: Any = self.cycle
+        exchange: Any = Exchange(self.plane, self, incoming, keep_alive)
+        self.cycle = exchange
         if previous is None or previous.response_complete:
             self._take_turn(exchange)
         else:
-            self.pipeline.appendleft((cast(Any, exchange), self.app))
+            self.pipeline.appendleft((exchange, self.app))
             self._read_ahead()
 
     def _read_ahead(self) -> None:
@@ -228,7 +229,7 @@ class Downstream(HttpToolsProtocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        exchange = cast(Any, self.cycle)
+        exchange: Any = self.cycle
         if not isinstance(exchange, Exchange):
             super().on_body(body)
         elif not exchange.response_complete:
@@ -245,7 +246,7 @@ class Downstream(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._skipped_body:
             return
-        exchange = cast(Any, self.cycle)
+        exchange: Any = self.cycle
         if not isinstance(exchange, Exchange):
             super().on_message_complete()
         elif not exchange.response_complete:

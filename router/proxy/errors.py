@@ -35,12 +35,6 @@ class RouterError(Enum):
         "upstream_silent",
         "The replica did not begin its answer within the router's limit on silence (--silence-timeout-s).",
     )
-    UPSTREAM_INVALID = (
-        502,
-        "service_unavailable_error",
-        "upstream_invalid",
-        "The replica's answer is not valid HTTP.",
-    )
     UPSTREAM_DIED = (
         502,
         "service_unavailable_error",

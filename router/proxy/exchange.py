@@ -166,7 +166,7 @@ class Exchange:
             self._held.add(data)
             if self._held.full:
                 self._pass_on(answer, self._held)
-        elif self._can_retry and answer.is_engine_error(data):
+        elif answer.streams_events and self._can_retry and answer.is_engine_error(data):
             self._abandon()
             self._attempt_failed(OutcomeKind.RESET)
         else:

@@ -34,7 +34,7 @@ OTHERS_FLAGS = {
     *("--kv-offloading-size", "--served-model-name"),  # vLLM's, beside those of docs/how-to/vllm-flags.md
     *("--enable-mesh", "--help"),
 }
-OTHERS_VARIABLES = {"WARMROUTE_VLLM_PYTHON"}
+OTHERS_VARIABLES = {"VLLM_PYTHON"}
 """Read by the tests alone."""
 
 OURS = ["warmroute", "serve"]

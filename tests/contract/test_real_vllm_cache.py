@@ -1,6 +1,6 @@
 """The simulated engine's prefix cache against a real vLLM's: equal `cached_tokens`, request by request.
 
-Not run by default: `pytest -m vllm` with WARMROUTE_VLLM_PYTHON set to the python of an environment with vLLM.
+Not run by default: `pytest -m vllm` with VLLM_PYTHON set to the python of an environment with vLLM.
 """
 
 from collections.abc import Iterator

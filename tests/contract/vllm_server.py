@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-PYTHON_VARIABLE = "WARMROUTE_VLLM_PYTHON"
+PYTHON_VARIABLE = "VLLM_PYTHON"
 MODEL_NAME = "tiny"
 READY_LINE = "Application startup complete"
 START_S = 300.0

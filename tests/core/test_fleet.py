@@ -60,8 +60,6 @@ def test_one_hot_replica_spills_its_own_sessions_only() -> None:
     for number in range(12):
         homes[number] = answered(fleet, chat(*turns(1, f"s{number}")), float(number)).decision.replica
     hot = homes[0]
-    for number in range(40):  # somebody floods one replica
-        fleet.route(chat(("user", f"flood {number} " * 2_000), session="hot"), 20.0)
     fleet[hot].ledger.uncached_tokens += 200_000
     for number, home in homes.items():
         decision = fleet.explain(chat(*turns(2, f"s{number}")), 20.0)
@@ -273,3 +271,15 @@ def test_prefix_hash_passes_over_a_replica_above_its_bound() -> None:
     fleet = fleet_of(4, POLICIES["prefix-hash"])
     chosen = Counter(fleet.route(chat(*turns(1)), 0.0).decision.replica for _ in range(40))
     assert max(chosen.values()) <= 13  # 1.25 x 10, rounded up
+
+
+def test_replicas_that_were_not_measured_yet_are_believed_to_be_as_fast_as_the_others() -> None:
+    fleet, now, chosen = fleet_of(4), 0.0, Counter()
+    for number in range(200):
+        ticket = fleet.route(chat(SYSTEM, ("user", f"{number} " * 900)), now)
+        chosen[ticket.decision.replica] += 1
+        now += ticket.entry.uncached_tokens / 80_000  # ten times the prior
+        fleet.first_byte(ticket, now)
+        fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200, Usage()), now)
+    assert min(chosen.values()) >= 40
+    assert fleet.add("late").rate.tokens_per_s == pytest.approx(80_000, rel=0.1)
