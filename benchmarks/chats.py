@@ -31,6 +31,7 @@ def request_of(turn: ChatTurn, session_header: bool) -> bytes:
         "model": "m",
         "messages": turn.messages,
         "max_tokens": turn.max_tokens,
+        "ignore_eos": True,  # every router gets the same answers' lengths
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -38,18 +39,27 @@ def request_of(turn: ChatTurn, session_header: bool) -> bytes:
     return post(json.dumps(body).encode(), headers=headers)
 
 
-def read_events(payload: bytes) -> tuple[str, int, int]:
-    """The answer's text, and the engine's own count of prompt and of cached tokens (0 where it did not say)."""
-    text, prompt_tokens, cached_tokens = [], 0, 0
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a stream said: its text, and the engine's own count of tokens (0 where it did not say)."""
+
+    text: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    answer_tokens: int = 0
+
+
+def read_events(payload: bytes) -> Content:
+    text, tokens = [], (0, 0, 0)
     for event in payload.split(b"\n\n"):
         if not event.startswith(b"data: {"):
             continue
         data = json.loads(event[6:])
         text += [choice["delta"].get("content") or "" for choice in data.get("choices", ())]
         if usage := data.get("usage"):
-            prompt_tokens = usage["prompt_tokens"]
             cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    return "".join(text), prompt_tokens, cached_tokens
+            tokens = (usage["prompt_tokens"], cached_tokens, usage["completion_tokens"])
+    return Content("".join(text), *tokens)
 
 
 class Chats:
@@ -111,12 +121,10 @@ class Chats:
         except OSError as error:
             answer = Answer(problem=str(error))
         ttft_s = answer.first_byte_s * self.time_scale
-        if not answer.ok(True):
-            self.turns.append(Turn(sent_s, ttft_s, False))
-            return None
-        text, prompt_tokens, cached_tokens = read_events(b"".join(parts))
-        self.turns.append(Turn(sent_s, ttft_s, True, prompt_tokens, cached_tokens))
-        return text
+        content = read_events(b"".join(parts))
+        ok = answer.ok(True) and content.answer_tokens == turn.max_tokens
+        self.turns.append(Turn(sent_s, ttft_s, ok, content.prompt_tokens, content.cached_tokens))
+        return content.text if ok else None
 
     async def uncached_so_far(self) -> list[int]:
         """Prompt tokens that each replica had to compute."""

@@ -35,13 +35,9 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
     prompt_tokens = scale.total if scale else max(1, min(MAX_UNREAD_TOKENS, int(request.body_bytes / BYTES_PER_TOKEN)))
     held = _held_tokens(known, request)
     hinted = _index_of(candidates, known.hinted)
-    history = scale is not None and scale.anchor > 0
-    credited = held
-    if hinted is not None:
-        # The hint wins over the prefix: whoever else holds this history is not where the session lives.
-        anchor = scale.anchor if scale is not None and history else len(blocks) + max(blocks)
-        credited = [0 if matched >= anchor else tokens for matched, tokens in zip(blocks, held, strict=True)]
-        credited[hinted] = prompt_tokens
+    anchor = scale.anchor if scale else 0
+    history = anchor > 0
+    credited = held if hinted is None else _credited_by_hint(held, blocks, anchor, hinted, prompt_tokens)
     scores = policy(Ask(candidates, prompt_tokens, blocks, credited, history or hinted is not None, request, now))
     best = _index_of(candidates, request.stored_at)
     if best is None:
@@ -51,6 +47,13 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
         home = candidates[blocks.index(max(blocks))].replica_id
     reason = _reason(known, request, policy, best)
     return Decision(candidates[best].replica_id, reason, scores, prompt_tokens, held[best], home)
+
+
+def _credited_by_hint(held: list[int], blocks: list[int], anchor: int, hinted: int, prompt_tokens: int) -> list[int]:
+    """Credit the hinted home with everything, and nobody else with this session's own history: the hint wins over it."""
+    credited = [0 if anchor and matched >= anchor else tokens for matched, tokens in zip(blocks, held, strict=True)]
+    credited[hinted] = prompt_tokens
+    return credited
 
 
 def _index_of(candidates: list[Replica], replica_id: ReplicaId | None) -> int | None:

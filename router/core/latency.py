@@ -8,8 +8,8 @@ MIN_SAMPLE_TOKENS = 256
 KEEP_RATIO = 0.95
 """Weight that the past keeps at each new sample: about the last 20 prefills speak."""
 
-PRIOR_S = 0.5
-"""Seconds of work that the starting rate is worth: the first real prefill of half a second counts as much."""
+MIN_SAMPLES = 4
+"""Prefills to be timed before a replica's own speed is believed: one may have waited for a hiccup."""
 
 PRIOR_TOKENS = 2_000
 """Prompt tokens that the starting bytes-per-token is worth."""
@@ -18,19 +18,24 @@ PRIOR_TOKENS = 2_000
 class PrefillRate:
     """Uncached prompt tokens a replica prefills per second: decayed tokens / decayed seconds."""
 
-    __slots__ = ("_seconds", "_tokens", "measured", "tokens_per_s")
+    __slots__ = ("_samples", "_seconds", "_tokens", "tokens_per_s")
 
-    def __init__(self, prior_tokens_per_s: float) -> None:
-        self._tokens = prior_tokens_per_s * PRIOR_S
-        self._seconds = PRIOR_S
-        self.tokens_per_s = prior_tokens_per_s
+    def __init__(self, assumed_tokens_per_s: float) -> None:
+        self._tokens = 0.0
+        self._seconds = 0.0
+        self._samples = 0
+        self.tokens_per_s = assumed_tokens_per_s
         """The present estimate, always above zero."""
-        self.measured = False
-        """Whether a prefill has been timed; until then the estimate is somebody else's."""
+
+    @property
+    def measured(self) -> bool:
+        """Tell whether enough prefills were timed; until then the estimate is an assumption."""
+        return self._samples >= MIN_SAMPLES
 
     def assume(self, tokens_per_s: float) -> None:
-        """Take over an estimate, as that of a replica that was not measured yet."""
-        self._tokens, self._seconds, self.tokens_per_s = tokens_per_s * PRIOR_S, PRIOR_S, tokens_per_s
+        """Believe in another's speed until this one's is measured."""
+        if not self.measured:
+            self.tokens_per_s = tokens_per_s
 
     def observe(self, uncached_tokens: int, elapsed_s: float) -> None:
         """Learn from one prefill, timed from its dispatch or its predecessor's first byte, the later."""
@@ -38,8 +43,9 @@ class PrefillRate:
             return
         self._tokens = self._tokens * KEEP_RATIO + uncached_tokens
         self._seconds = self._seconds * KEEP_RATIO + elapsed_s
-        self.tokens_per_s = self._tokens / self._seconds
-        self.measured = True
+        self._samples += 1
+        if self._samples >= MIN_SAMPLES:
+            self.tokens_per_s = self._tokens / self._seconds
 
 
 class TokenSize:

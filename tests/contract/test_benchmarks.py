@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chats import read_events
+from benchmarks.chats import Content, read_events
 from benchmarks.load import Answer, Connection, chat_body, connect, post
 from benchmarks.peers import absent
 from benchmarks.report import ratio_to_lowest, spread
@@ -169,10 +169,11 @@ def test_spread_is_short_when_all_are_equal() -> None:
 
 
 def test_events_give_the_text_and_the_engines_count() -> None:
-    usage = b'{"choices":[],"usage":{"prompt_tokens":40,"prompt_tokens_details":{"cached_tokens":32}}}'
+    counts = b'"prompt_tokens":40,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":32}'
+    usage = b'data: {"choices":[],"usage":{%s}}\n\n' % counts
 
-    assert read_events(EVENT * 2 + b": ping\n\ndata: " + usage + b"\n\ndata: [DONE]\n\n") == ("wordword", 40, 32)
-    assert read_events(EVENT) == ("word", 0, 0)
+    assert read_events(EVENT * 2 + b": ping\n\n" + usage + b"data: [DONE]\n\n") == Content("wordword", 40, 32, 2)
+    assert read_events(EVENT) == Content("word")
 
 
 def test_absent_says_why(tmp_path: Path) -> None:

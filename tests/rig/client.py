@@ -127,10 +127,14 @@ class Client:
         sock.setblocking(False)
         if receive_buffer_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
         name = None if tls is None else "localhost"
-        reader, writer = await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name, limit=read_ahead_bytes)
-        return cls(reader, writer)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+            made = await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name, limit=read_ahead_bytes)
+        except BaseException:
+            sock.close()
+            raise
+        return cls(*made)
 
     @staticmethod
     async def turn() -> None:
