@@ -28,8 +28,9 @@ NAMES = {
 }
 """Metric names of vLLM since 0.6 -> what they are here; the gpu_ names are those of releases before 0.11."""
 
-_WANTED = re.compile(rf"^(?:{'|'.join(map(re.escape, NAMES))})(?:{{[^\n]*}})? [^\n]+$", re.MULTILINE)
-"""The dozen lines that are read of some 800: the parser is written in Python and takes 10 ms for all of them."""
+_WANTED = re.compile(rf"^(?:{'|'.join(map(re.escape, NAMES))})(?:{{[^\n]*}})? [^\n]+(?=\n)", re.MULTILINE)
+"""The dozen lines that are read of some 800: the parser is written in Python and takes 10 ms for all of them. A line
+without its end may lack digits."""
 
 MAX_METRICS_BYTES = 4 << 20
 """A real exposition has 50 to 70 kB, with 16 data-parallel ranks under 1 MB."""
@@ -42,14 +43,7 @@ Sample = tuple[dict[str, str], float]
 
 def parse_report(text: str) -> EngineReport:
     """Read an exposition. What is missing or no number is None: unknown, never zero."""
-    samples: dict[str, list[Sample]] = defaultdict(list)
-    for line in _WANTED.findall(text):
-        try:
-            for family in text_string_to_metric_families(line + "\n"):
-                for sample in family.samples:
-                    samples[NAMES[sample.name]].append((sample.labels, sample.value))
-        except (ValueError, KeyError, IndexError):
-            continue  # one garbled line says nothing of the others
+    samples = _samples(text)
     values = {name: [value for _, value in found if math.isfinite(value)] for name, found in samples.items()}
     kv_tokens, block_tokens = _cache_size(samples["config"])
     usage = _checked(values.get("kv_usage"), max)
@@ -65,6 +59,23 @@ def parse_report(text: str) -> EngineReport:
         start_time_s=_checked(values.get("start_time"), max),
         asleep=_asleep(samples["sleep"]),
     )
+
+
+def _samples(text: str) -> dict[str, list[Sample]]:
+    """Return the samples by our names. Where a page has a metric under two names, those of the first in `NAMES`."""
+    by_name: dict[str, list[Sample]] = defaultdict(list)
+    for line in _WANTED.findall(text):
+        try:
+            for family in text_string_to_metric_families(line + "\n"):
+                for sample in family.samples:
+                    by_name[sample.name].append((sample.labels, sample.value))
+        except (ValueError, KeyError, IndexError):
+            continue  # one garbled line says nothing of the others
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for name, ours in reversed(NAMES.items()):
+        if name in by_name:
+            samples[ours] = by_name[name]
+    return samples
 
 
 def _checked(values: list[float] | None, reduce: Callable[[list[float]], float]) -> float | None:
@@ -92,7 +103,7 @@ def _cache_size(samples: list[Sample]) -> tuple[int | None, int | None]:
 
 def _label(labels: dict[str, str], name: str) -> int | None:
     value = labels.get(name, "")
-    return int(value) if value.isdigit() and int(value) > 0 else None
+    return int(value) if value.isdecimal() and int(value) > 0 else None
 
 
 def _asleep(samples: list[Sample]) -> bool | None:

@@ -50,7 +50,7 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
 
 
 def _credited_by_hint(held: list[int], blocks: list[int], anchor: int, hinted: int, prompt_tokens: int) -> list[int]:
-    """Credit the hinted home with everything, and nobody else with this session's own history: the hint wins over it."""
+    """Credit the hinted home with everything, and nobody else with this session's own history: the hint wins."""
     credited = [0 if anchor and matched >= anchor else tokens for matched, tokens in zip(blocks, held, strict=True)]
     credited[hinted] = prompt_tokens
     return credited

@@ -7,19 +7,19 @@ blocks, which makes the match of a prompt a binary search.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from operator import sub
+from collections import deque
 from typing import NamedTuple
 
 from router.core.types import Prompt
 
-ENTRY_BYTES = 260
-"""Memory of one idle block in the worst moment, just after its table grew: ordered-dict node, table slots, key and
-value integers (64-bit CPython 3.11 to 3.14; tests/core/test_residency.py holds it against tracemalloc)."""
+ENTRY_BYTES = 220
+"""Memory of one idle block in the worst moment, just after its table grew: table slots, its hash, and its place in the
+record of its release (64-bit CPython 3.11 to 3.14; tests/core/test_residency.py holds it against tracemalloc)."""
 
-_SIZE_BITS = 24
-_SIZE_MASK = (1 << _SIZE_BITS) - 1
-_ANSWER_BIT = 0x5BD1E995_5BD1E995
+SPARE_BLOCKS = 4_096
+"""How many more blocks than twice the idle ones the records of releases may name before they are sorted out."""
+
+_ANSWER_BITS = 0x5BD1E995_5BD1E995
 """Key of an answer's blocks: its prompt's last hash with these bits turned over."""
 
 
@@ -35,14 +35,53 @@ class Lease(NamedTuple):
     epoch: int
 
 
-class Mirror:
-    """What one replica is believed to hold. Sizes in bytes of canonical prompt; stamps in whole milliseconds."""
+class _Release:
+    """What one request released: blocks to evict, from the last one on, unless they were used again since."""
 
-    __slots__ = ("_held", "_idle", "capacity_bytes", "epoch", "held_bytes", "idle_bytes")
+    __slots__ = ("answer", "ends_bytes", "hashes", "stamp", "start_bytes")
+
+    def __init__(self, stamp: int, lease: Lease) -> None:
+        self.stamp = stamp
+        self.answer = lease.hashes[-1] ^ _ANSWER_BITS
+        self.hashes = lease.hashes
+        self.ends_bytes = lease.ends_bytes
+        self.start_bytes = 0
+        """Where the first of the blocks begins."""
+
+    def keep(self, first: int, after: int) -> None:
+        """Keep the blocks from `first` up to `after`."""
+        if first:
+            self.start_bytes = self.ends_bytes[first - 1]
+        self.hashes, self.ends_bytes = self.hashes[first:after], self.ends_bytes[first:after]
+
+
+class Mirror:
+    """What one replica is believed to hold. Sizes in bytes of canonical prompt.
+
+    An idle block is known by the stamp of its last release, whole milliseconds and never the same twice. Releases stand
+    in a queue; a block whose stamp is another by now was used again, and an older release no longer speaks for it.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_held",
+        "_idle",
+        "_last_stamp",
+        "_released_blocks",
+        "_releases",
+        "capacity_bytes",
+        "epoch",
+        "held_bytes",
+        "idle_bytes",
+    )
 
     def __init__(self) -> None:
         self._held: dict[int, int] = {}
-        self._idle: OrderedDict[int, int] = OrderedDict()
+        self._idle: dict[int, int] = {}
+        self._answers: dict[int, int] = {}
+        self._releases: deque[_Release] = deque()
+        self._released_blocks = 0
+        self._last_stamp = -1
         self.held_bytes = 0
         self.idle_bytes = 0
         self.capacity_bytes: float = float("inf")
@@ -74,7 +113,7 @@ class Mirror:
 
     def holds_answer(self, leaf: int) -> bool:
         """Tell whether the answer to the prompt that ends in `leaf` is resident."""
-        return (leaf ^ _ANSWER_BIT) in self._idle
+        return (leaf ^ _ANSWER_BITS) in self._idle
 
     def acquire(self, prompt: Prompt, matched: int) -> Lease:
         """Hold all blocks of a prompt whose first `matched` are resident; the rest counts as resident from now on."""
@@ -82,27 +121,28 @@ class Mirror:
         hashes, ends = prompt.hashes, prompt.ends_bytes
         stamp = -1
         if matched:
-            deepest = idle.get(hashes[matched - 1])
-            if deepest is not None:
-                stamp = deepest >> _SIZE_BITS
-            answer = idle.pop(hashes[matched - 1] ^ _ANSWER_BIT, None)
-            if answer is not None:
-                self.idle_bytes -= answer & _SIZE_MASK
-        moved = shared = 0
+            leaf = hashes[matched - 1]
+            stamp = idle.get(leaf, -1)
+            if leaf ^ _ANSWER_BITS in idle:
+                self._drop_answer(leaf ^ _ANSWER_BITS)  # the next turn names its blocks itself
+        start = 0
         for index in range(matched):
-            block = hashes[index]
-            count = held.get(block)
-            if count is None:
+            block, end = hashes[index], ends[index]
+            if idle.pop(block, None) is not None:
                 held[block] = 1
-                moved += idle.pop(block) & _SIZE_MASK
+                self.idle_bytes -= end - start
+                self.held_bytes += end - start
             else:
-                held[block] = count + 1
-                shared += ends[index] - (ends[index - 1] if index else 0)
+                held[block] += 1
+            start = end
         # What follows a match is not resident at all, since what is resident is always a prefix.
         held.update(dict.fromkeys(hashes[matched:], 1))
-        self.idle_bytes -= moved
-        self.held_bytes += ends[-1] - shared
+        self.held_bytes += ends[-1] - start
         return Lease(hashes, ends, matched, stamp, self.epoch)
+
+    def _drop_answer(self, key: int) -> None:
+        del self._idle[key]
+        self.idle_bytes -= self._answers.pop(key)
 
     def release(self, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0) -> None:
         """Give a request's blocks back, tail first: they stay resident, idle, until evicted.
@@ -112,46 +152,45 @@ class Mirror:
         """
         if lease.epoch != self.epoch:
             return
-        held, idle, hashes = self._held, self._idle, lease.hashes
-        stamp = int(now * 1000) << _SIZE_BITS
-        if answer_bytes and computed:
-            self._add_idle(hashes[-1] ^ _ANSWER_BIT, stamp, min(answer_bytes, _SIZE_MASK))
-        counts = list(map(held.pop, hashes))
+        hashes, size = lease.hashes, lease.ends_bytes[-1]
+        self._last_stamp = stamp = max(self._last_stamp + 1, int(now * 1000))
+        counts = list(map(self._held.pop, hashes))
         if max(counts) > 1 or not computed:
             self._release_some(lease, counts, stamp, computed)
         else:
-            ends = lease.ends_bytes
-            sizes = list(map(sub, ends, [0, *ends]))
-            idle.update(zip(reversed(hashes), [stamp | size for size in reversed(sizes)], strict=True))
-            self.held_bytes -= ends[-1]
-            self.idle_bytes += ends[-1]
+            self._idle.update(dict.fromkeys(hashes, stamp))
+            self.held_bytes -= size
+            self.idle_bytes += size
+        if answer_bytes and computed:
+            self._keep_answer(hashes[-1] ^ _ANSWER_BITS, stamp, answer_bytes)
+        self._releases.append(_Release(stamp, lease))
+        self._released_blocks += len(hashes)
         self.evict_to(self.capacity_bytes)
+        if self._released_blocks > 2 * len(self._idle) + SPARE_BLOCKS:
+            self._sort_out_releases()
 
     def _release_some(self, lease: Lease, counts: list[int], stamp: int, computed: bool) -> None:
         """Release blocks of which others hold some, or which the engine never saw."""
-        hashes, ends = lease.hashes, lease.ends_bytes
-        for index in range(len(hashes) - 1, -1, -1):
-            block = hashes[index]
+        start = 0
+        for index, (block, end) in enumerate(zip(lease.hashes, lease.ends_bytes, strict=True)):
             if counts[index] > 1:
                 self._held[block] = counts[index] - 1
-                continue
-            size = ends[index] - (ends[index - 1] if index else 0)
-            self.held_bytes -= size
-            if computed or index < lease.fresh_from:
-                self._idle[block] = stamp | size
-                self.idle_bytes += size
+            else:
+                self.held_bytes -= end - start
+                if computed or index < lease.fresh_from:
+                    self._idle[block] = stamp
+                    self.idle_bytes += end - start
+            start = end
 
-    def _add_idle(self, key: int, stamp: int, size: int) -> None:
-        previous = self._idle.pop(key, None)
-        if previous is not None:
-            self.idle_bytes -= previous & _SIZE_MASK
-        self._idle[key] = stamp | size
-        self.idle_bytes += size
+    def _keep_answer(self, key: int, stamp: int, answer_bytes: int) -> None:
+        self.idle_bytes += answer_bytes - self._answers.get(key, 0)
+        self._answers[key] = answer_bytes
+        self._idle[key] = stamp
 
     def evict_to(self, limit_bytes: float) -> None:
         """Evict the least recently used idle blocks until everything resident fits `limit_bytes`."""
-        while self._idle and self.held_bytes + self.idle_bytes > limit_bytes:
-            self._evict_oldest()
+        while self._releases and self.held_bytes + self.idle_bytes > limit_bytes:
+            self._evict_from_oldest(self.held_bytes + self.idle_bytes - limit_bytes, len(self._idle))
 
     def evict_unused_since(self, stamp: int) -> int:
         """Evict all idle blocks last used at or before `stamp` (ms); return how many.
@@ -159,26 +198,61 @@ class Mirror:
         The engine was found to have evicted a block of that age; in LRU order everything older went before it.
         """
         before = len(self._idle)
-        while self._idle and next(iter(self._idle.values())) >> _SIZE_BITS <= stamp:
-            self._evict_oldest()
+        while self._releases and self._releases[0].stamp <= stamp:
+            self._evict_from_oldest(float("inf"), before)
         return before - len(self._idle)
 
     def evict_entries(self, count: int) -> None:
         """Evict the `count` least recently used idle blocks, or all there are."""
-        for _ in range(min(count, len(self._idle))):
-            self._evict_oldest()
+        goal = len(self._idle) - count
+        while self._releases and len(self._idle) > goal:
+            self._evict_from_oldest(float("inf"), len(self._idle) - goal)
 
-    def _evict_oldest(self) -> None:
-        _, packed = self._idle.popitem(last=False)
-        self.idle_bytes -= packed & _SIZE_MASK
+    def _evict_from_oldest(self, excess_bytes: float, most_blocks: int) -> None:
+        """Evict from the oldest release, last block first, what is asked for or all there is."""
+        release, idle = self._releases[0], self._idle
+        hashes, ends, stamp = release.hashes, release.ends_bytes, release.stamp
+        aim_bytes, aim_blocks = self.idle_bytes - excess_bytes, len(idle) - most_blocks
+        if idle.get(release.answer) == stamp:
+            self._drop_answer(release.answer)
+        left = len(hashes)
+        while left:
+            block = hashes[left - 1]
+            if idle.get(block) == stamp:
+                if self.idle_bytes <= aim_bytes or len(idle) <= aim_blocks:
+                    break
+                del idle[block]
+                self.idle_bytes -= ends[left - 1] - (ends[left - 2] if left > 1 else release.start_bytes)
+            left -= 1
+        self._released_blocks -= len(hashes) - left
+        if left:
+            release.keep(0, left)
+        else:
+            self._releases.popleft()
+
+    def _sort_out_releases(self) -> None:
+        """Let releases name only what is still theirs.
+
+        A block that was used again had its parents used again too, so what is no longer theirs comes first.
+        """
+        idle, kept = self._idle, deque[_Release]()
+        for release in self._releases:
+            hashes, first = release.hashes, 0
+            while first < len(hashes) and idle.get(hashes[first]) != release.stamp:
+                first += 1
+            release.keep(first, len(hashes))
+            if release.hashes or idle.get(release.answer) == release.stamp:
+                kept.append(release)
+        self._releases = kept
+        self._released_blocks = sum(len(release.hashes) for release in kept)
 
     def oldest_stamp(self) -> int | None:
-        """Return when the next block to be evicted was last used, in ms; None when no block is idle."""
-        return next(iter(self._idle.values())) >> _SIZE_BITS if self._idle else None
+        """Return when the blocks next to be evicted were last used, in ms; None when no block is idle."""
+        return self._releases[0].stamp if self._releases and self._idle else None
 
     def clear(self) -> None:
         """Forget everything: the replica restarted with an empty cache."""
-        self._held = {}
-        self._idle = OrderedDict()
-        self.held_bytes = self.idle_bytes = 0
+        self._held, self._idle, self._answers = {}, {}, {}
+        self._releases.clear()
+        self._released_blocks = self.held_bytes = self.idle_bytes = 0
         self.epoch += 1

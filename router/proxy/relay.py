@@ -65,7 +65,8 @@ class Body:
             self._transport.writelines((head, data))
         else:
             self._raw(head)
-            self.write(data)
+            if data:  # an empty chunk would end the body
+                self.write(data)
 
     def end(self) -> None:
         """Write what ends the body, where the engine's own bytes do not."""
