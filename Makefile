@@ -35,8 +35,9 @@ lint: $(STAMP) ## ruff, mypy, pyright on router/core, import-linter
 unit: $(STAMP) ## every test, without the checks
 	@echo "== pytest"; $(BIN)/pytest -n 2 $(ARGS)
 
-test-vllm: $(STAMP) ## against a real vLLM server (installs 2.5 GB)
-	@$(BIN)/pytest -m vllm $(ARGS)
+test-vllm: $(STAMP) ## against a real vLLM server (VLLM_PYTHON, or installs 2.5 GB into .vllm-venv)
+	@[ -n "$$VLLM_PYTHON" ] || [ -x .vllm-venv/bin/python ] || bash tests/contract/install_vllm.sh .vllm-venv python3.11
+	@VLLM_PYTHON=$${VLLM_PYTHON:-$$PWD/.vllm-venv/bin/python} $(BIN)/pytest -m vllm tests/contract $(ARGS)
 
 bench-relay: $(STAMP) ## CPU and latency of the data plane against nginx and other routers
 	@$(BIN)/python benchmarks/relay.py $(ARGS)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,7 @@ class Chats:
         self.pool = Pool(port, quick_ack=True)
         self.replicas = [Pool(replica) for replica in replicas]
         self.turns: list[Turn] = []
+        self.problems: Counter[str] = Counter()
         self.late_s: list[float] = []
         self.unfinished = 0
         self.uncached_tokens: list[int] = []
@@ -123,6 +125,8 @@ class Chats:
         ttft_s = answer.first_byte_s * self.time_scale
         content = read_events(b"".join(parts))
         ok = answer.ok(True) and content.answer_tokens == turn.max_tokens
+        if not ok:
+            self.problems[f"status {answer.status}, {answer.problem or 'not the whole answer'}"] += 1
         self.turns.append(Turn(sent_s, ttft_s, ok, content.prompt_tokens, content.cached_tokens))
         return content.text if ok else None
 

@@ -66,6 +66,8 @@ async def drive(name: str, number: int, options: argparse.Namespace, home: Path)
             before, started_s = cpu_times(router, replicas), time.monotonic()
             await chats.run()
             elapsed_s = time.monotonic() - started_s
+            for problem, count in chats.problems.most_common(5):
+                print(f"{name}: {count} times: {problem}", file=sys.stderr, flush=True)
             used = [late - early for early, late in zip(before, cpu_times(router, replicas), strict=True)]
     shares = {
         f"{who}_cpu_ratio": cpu_s / elapsed_s for who, cpu_s in zip(("router", "fleet", "client"), used, strict=True)

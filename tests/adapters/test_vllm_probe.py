@@ -50,7 +50,8 @@ async def test_an_error_answer_is_an_os_error_that_is_no_refusal(
 ) -> None:
     replica = await stage.replica()
     replica.faults.set(Fault(FaultKind.STATUS, status=status, path="*"))
-    for reading in (VllmProbe(client, replica.url).models,):
+    probe = VllmProbe(client, replica.url)
+    for reading in (probe.report, probe.models):
         with pytest.raises(OSError) as failed:
             await reading()
         assert not isinstance(failed.value, ConnectionRefusedError | TimeoutError)
@@ -102,6 +103,6 @@ async def test_a_page_without_end_is_given_up(stage: Stage, client: httpx.AsyncC
 
 
 async def test_an_answer_that_is_no_http_is_an_os_error(stage: Stage, client: httpx.AsyncClient) -> None:
-    upstream = await stage.upstream(answering(b"SSH-2.0-OpenSSH\r\n"))
+    upstream = await stage.upstream(answering(b"SSH-2.0-OpenSSH\r\n\r\n"))
     with pytest.raises(OSError):
         await VllmProbe(client, upstream.url).report()

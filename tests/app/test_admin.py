@@ -50,10 +50,10 @@ async def test_requests_decisions_and_tokens_are_counted_by_replica_and_model(st
     router = await stage.router(replica)
     name = router.id_of(replica)
     client = await stage.client(router)
-    usage = {"stream_options": {"include_usage": True}}
     reported = []
     for stream in (False, True, True):
-        answer = await client.ask(chat(STORY, stream=stream, **(usage if stream else {})))
+        options = {"include_usage": True} if stream else None
+        answer = await client.ask(chat(STORY, stream=stream, stream_options=options))
         counts = answer.events()[-2]["usage"] if stream else answer.json()["usage"]
         reported.append((counts["prompt_tokens"], counts["prompt_tokens_details"]["cached_tokens"]))
     await client.ask(chat(model="nope"))

@@ -22,7 +22,11 @@ async def test_models_are_those_of_all_replicas_each_as_its_engine_describes_it(
     await router.until(lambda: bool(router.books(one).models and router.books(two).models))
     assert await models_of(stage, router) == ["alpha", "beta", "shared"]
     data = (await stage.ask(router, request("/v1/models"))).json()["data"]
-    assert {model["id"]: model["max_model_len"] for model in data} == {"alpha": 131_072, "beta": 4096, "shared": 131_072}
+    assert {model["id"]: model["max_model_len"] for model in data} == {
+        "alpha": 131_072,
+        "beta": 4096,
+        "shared": 131_072,
+    }
     assert all(model["owned_by"] == "vllm" and model["permission"] for model in data)
 
 

@@ -43,6 +43,7 @@ class Fleet:
             max_retries=0,
             http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False),
         )
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -5,13 +5,14 @@ At once: before the router has answered another request that arrives afterwards.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from router.sim.faults import Fault, FaultKind
 from router.sim.replica import SimReplica
-from tests.rig.client import CHAT, Client, chat, request
+from tests.rig.client import CHAT, DEADLINE_S, Client, chat, request
 from tests.rig.forms import FORMS, Form
 from tests.rig.running import Router
 from tests.rig.stage import Stage
@@ -19,6 +20,14 @@ from tests.rig.upstream import Peer
 
 LEAVES: dict[str, Callable[[Client], None]] = {"closed": Client.leave, "reset": Client.reset}
 LONG: dict[str, Any] = {"max_tokens": 50_000, "ignore_eos": True}
+
+
+def runs(replica: SimReplica, more_than: int) -> bool:
+    return replica.engine.running > more_than
+
+
+def rests(replica: SimReplica) -> bool:
+    return replica.engine.running + replica.engine.waiting == 0
 
 
 async def left_at_once(stage: Stage, router: Router, replica: SimReplica) -> None:
@@ -165,12 +174,12 @@ async def test_a_hundred_clients_that_leave_together_leave_nothing_behind(stage:
     for number, client in enumerate(clients):
         client.send(chat(f"{number} " * 100, stream=bool(number % 3), **LONG))
     for replica in replicas:
-        await replica.wait_for(lambda: replica.engine.running > 15, 10.0)
+        await replica.wait_for(partial(runs, replica, 15), DEADLINE_S)
     for number, client in enumerate(clients):
         list(LEAVES.values())[number % 2](client)
     await router.idle()
     for replica in replicas:
-        await replica.wait_for(lambda: replica.engine.running + replica.engine.waiting == 0, 5.0)
+        await replica.wait_for(partial(rests, replica), DEADLINE_S)
     assert {record.outcome for record in router.records.finished} == {"client-left"}
 
 

@@ -1,4 +1,4 @@
-"""vLLM's engine process dies: streams get its error event and a proper end, other requests 500, then the port closes."""
+"""vLLM's engine process dies: streams get its error event and a proper end, others 500, then the port closes."""
 
 import pytest
 

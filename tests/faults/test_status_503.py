@@ -1,4 +1,4 @@
-"""503: the engine's queue is full. Back-pressure, which feeds the load and not the breaker; another replica may have room."""
+"""503: the engine's queue is full. Back-pressure feeds the load, not the breaker; another replica may have room."""
 
 import pytest
 

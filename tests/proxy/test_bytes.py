@@ -18,7 +18,10 @@ ODD_BODIES = {
     ),
     "spacing and order": b'  {\n\t"messages" : [ {"content":"hi" , "role":"user"} ] ,\r\n "model":"m" }\n\n',
     "a field twice": b'{"model":"a","model":"b","messages":[],"messages":[{"role":"user","content":"hi"}]}',
-    "numbers as written": b'{"model":"m","messages":[],"temperature":0.10000000000000000555,"seed":123456789012345678901234567890,"top_p":1E0}',
+    "numbers as written": (
+        b'{"model":"m","messages":[],"temperature":0.10000000000000000555,'
+        b'"seed":123456789012345678901234567890,"top_p":1E0}'
+    ),
     "escapes as written": b'{"model":"m","messages":[{"role":"user","content":"\\u00e9\\/\\ud83d\\ude00\\n"}]}',
     "a lone surrogate": b'{"model":"m","messages":[{"role":"user","content":"\\ud83d"}],"session_id":"\\udc00"}',
     "UTF-8 and NUL": '{"model":"m","messages":[{"role":"user","content":"é 漢 😀 \x00"}]}'.encode(),

@@ -102,6 +102,26 @@ async def test_every_framing_of_an_answer_gets_through_and_the_client_connection
     assert len(upstream.peers) == (3 if framing == "until-close" else 1)
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("end", [b"content-length: 0\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n", b"\r\n"])
+async def test_an_empty_body_ends_once_in_every_framing(stage: Stage, end: bytes, version: str) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\n" + end)
+        await peer.writer.drain()
+        if end == b"\r\n":
+            peer.close()
+        else:
+            await peer.gone()
+
+    router = await stage.router(await stage.upstream(script))
+    client = await stage.client(router)
+    answer = await client.ask(chat(version=version))
+    assert (answer.status, answer.body) == (200, b"")
+    if version == "1.1":
+        assert (await client.ask(request("/livez"))).status == 200, "nothing was left on the connection"
+
+
 @pytest.mark.parametrize("framing", ["chunked", "sized", "until-close"])
 async def test_an_http_1_0_client_gets_a_body_without_chunks_and_a_closed_connection(
     stage: Stage, framing: str

@@ -40,9 +40,12 @@ class Stage:
         return await self._stack.enter_async_context(ScriptedUpstream(script))
 
     async def router(self, *replicas: HasUrl | str, watched: bool = False, **settings: Any) -> Router:
-        """Start a router. Only a watched one reads metrics and models, so that a test sees its own requests alone."""
+        """Start a router. Only a watched one reads metrics and models, so that a test sees its own requests alone.
+
+        The request log is off unless a test asks for it: its lines would bury the failure they come with.
+        """
         urls = tuple(replica if isinstance(replica, str) else replica.url for replica in replicas)
-        router = Router(Settings(replica=urls, **settings), watched)
+        router = Router(Settings(replica=urls, **({"log_requests": False} | settings)), watched)
         self._stack.push_async_callback(router.stop)
         await router.start()
         self.routers.append(router)
