@@ -1,8 +1,8 @@
 """What a decision costs: a request's body read and hashed, routed, and settled, in microseconds.
 
-A chat of N blocks of 512 bytes goes through a fleet whose replicas all hold its system prompt (an eighth of it) and one of
-which holds its whole history but the last turn: the usual follow-up turn. Nothing is sent; the same functions run as in
-the live router.
+A chat of N blocks of 512 bytes goes through a fleet whose replicas all hold its system prompt (an eighth of it) and one
+of which holds its whole history but the last turn: the usual follow-up turn. Nothing is sent; the same functions run as
+in the live router.
 """
 
 from __future__ import annotations

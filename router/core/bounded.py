@@ -7,6 +7,10 @@ from typing import Generic, TypeVar
 
 V = TypeVar("V")
 
+LINK_BYTES = 240
+"""Memory of one entry in the worst moment, just after the table grew: ordered-dict node, table slots, key and value
+integers (64-bit CPython 3.11 to 3.14; tests/core/test_bounded.py holds it against tracemalloc)."""
+
 
 class BoundedMap(Generic[V]):
     """A map from 64-bit hashes that forgets the least recently used entry above `limit` entries."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from router.core.bounded import BoundedMap
+from router.core.bounded import LINK_BYTES, BoundedMap
 from router.core.choice import Known, choose
 from router.core.latency import TokenSize
 from router.core.learning import learn_from_answer
@@ -53,8 +53,8 @@ class Fleet:
         self._policy = policy
         self._prior_tokens_per_s = prior_tokens_per_s
         self._sequence = 0
-        self._max_entries = index_bytes // ENTRY_BYTES
-        link_limit = max(1, int(self._max_entries * LINKS_SHARE / 2))
+        link_limit = max(1, int(index_bytes * LINKS_SHARE / 2 / LINK_BYTES))
+        self._max_blocks = (index_bytes - 2 * link_limit * LINK_BYTES) // ENTRY_BYTES
         self.turns = TurnEnds(link_limit)
         self.homes: BoundedMap[ReplicaId] = BoundedMap(link_limit)
         """Session hash -> the replica its last turn ran on; stored object's hash -> the replica that stores it."""
@@ -76,8 +76,8 @@ class Fleet:
 
     @property
     def index_bytes(self) -> int:
-        """Memory of the index, each entry at its worst moment (see `ENTRY_BYTES`)."""
-        return (self._blocks + len(self.turns) + len(self.homes)) * ENTRY_BYTES
+        """Memory of the index, each entry at its worst moment (see `ENTRY_BYTES` and `LINK_BYTES`)."""
+        return self._blocks * ENTRY_BYTES + (len(self.turns) + len(self.homes)) * LINK_BYTES
 
     def add(self, replica_id: ReplicaId) -> Replica:
         """Take a replica in, cold. It is believed to be as fast as the fleet's mean."""
@@ -200,8 +200,7 @@ class Fleet:
 
     def _make_room(self, blocks: int) -> bool:
         """Forget the stalest blocks of the fleet until `blocks` more fit; False when too many are in use."""
-        limit = self._max_entries - self.turns.limit - self.homes.limit
-        while self._blocks + blocks > limit:
+        while self._blocks + blocks > self._max_blocks:
             idle = [(stamp, replica) for replica in self if (stamp := replica.mirror.oldest_stamp()) is not None]
             if not idle:
                 return False

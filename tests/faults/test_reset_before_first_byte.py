@@ -3,7 +3,7 @@
 import pytest
 
 from router.sim.faults import Fault, FaultKind
-from tests.rig.client import chat
+from tests.rig.client import chat, request
 from tests.rig.forms import FORMS, Form
 from tests.rig.stage import Stage
 from tests.rig.upstream import Peer, answering
@@ -54,6 +54,23 @@ async def test_a_head_without_a_body_is_no_first_byte(stage: Stage, cut: str) ->
     router = await stage.router(bad, good)
     answer = await stage.ask(router, chat(stream=True))
     assert (answer.body, answer.replica) == (b"ok", router.id_of(good))
+
+
+async def test_a_large_body_cut_off_half_way_is_sent_again_whole(stage: Stage) -> None:
+    body = bytes(range(256)) * 20_000
+
+    async def script(peer: Peer) -> None:
+        await peer.reader.readexactly(300_000)
+        peer.reset()
+
+    bad = await stage.upstream(script)
+    good = await stage.upstream(answering(OK))
+    router = await stage.router(bad, good)
+    client = await stage.client(router)
+    for _ in range(2):
+        answer = await client.ask(request("/v1/audio/transcriptions", body))
+        assert (answer.body, answer.replica) == (b"ok", router.id_of(good))
+    assert [received.body for received in good.requests] == [body, body]
 
 
 async def test_with_no_alternate_left_the_client_is_told_to_try_again(stage: Stage) -> None:

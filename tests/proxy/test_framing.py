@@ -157,6 +157,26 @@ async def test_an_engine_behind_another_proxy_frames_otherwise(stage: Stage, fau
     assert router.records.finished[-1].usage.finish_reason == "length"
 
 
+@pytest.mark.parametrize("size", [1_000, 8_000_000])
+async def test_an_engine_may_answer_before_it_has_read_the_whole_body(stage: Stage, size: int) -> None:
+    """It refuses a body by its head. What it did not read is not sent on, and its connection serves nobody else."""
+
+    async def script(peer: Peer) -> None:
+        await peer.reader.readuntil(b"\r\n\r\n")
+        peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+        await peer.gone()
+
+    upstream = await stage.upstream(script)
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    for number in (1, 2):
+        answer = await client.ask(request("/v1/audio/transcriptions", b"x" * size))
+        assert (answer.status, answer.body) == (413, b"no")
+        if size > 1_000_000:
+            assert len(upstream.peers) == number
+            await upstream.peers[-1].left.wait()
+
+
 @pytest.mark.parametrize("status", [100, 102, 103])
 async def test_interim_answers_stay_here(stage: Stage, status: int) -> None:
     replica = await stage.replica()
