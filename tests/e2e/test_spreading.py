@@ -82,25 +82,3 @@ async def test_one_hot_replica_does_not_send_the_others_sessions_wandering(stage
             assert (answer.replica, answer.reason) == (homes[talk.number], "warm")
     assert router.in_flight[hot][1] > 10_000, "it was hot all the time"
     loader.leave()
-
-
-async def test_when_all_are_busy_sessions_stay_where_their_history_is(stage: Stage) -> None:
-    """Under overload moving everybody makes everybody compute again."""
-    router, replicas = await fleet_of(stage, time_scale=1.0)
-    client = await stage.client(router)
-    talks = [ChatTalk(number, stream=False) for number in range(8)]
-    homes = {}
-    for talk in talks:
-        answer = await client.ask(request(CHAT, {"model": "sim-model", "max_tokens": 4} | talk.ask()))
-        talk.take(answer)
-        homes[talk.number] = answer.replica
-    for number in range(16):
-        loader = await stage.client(router)
-        loader.send(chat(text(9_000 + number, 12_000), stream=True, max_tokens=4))
-    await router.until(lambda: sum(streams for streams, _ in router.in_flight.values()) == 16)
-    assert len(router.in_flight) == len(replicas)
-    admin = await router.admin()
-    for talk in talks:
-        body = {"model": "sim-model", "max_tokens": 4} | talk.ask()
-        shown = (await admin.post("/api/explain", json=body)).json()
-        assert (shown["replica"], shown["reason"]) == (homes[talk.number], "warm")
