@@ -262,6 +262,8 @@ class Fleet:
         ):
             mirror.evict_unused_since(lease.stale_stamp)
         answer_bytes = int((outcome.usage.completion_tokens or 0) * size.bytes_per_token)
+        if ticket.request.prompt is not None:
+            answer_bytes += ticket.request.prompt.open_bytes or 0
         mirror.release(lease, now, computed, answer_bytes)
         self._count_blocks(ticket.replica, before)
 

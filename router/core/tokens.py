@@ -60,7 +60,7 @@ class TokenScale:
         self._bytes_per_token = prompt.bytes_per_token or size.bytes_per_token
         self._answer_reuse_ratio = size.answer_reuse_ratio
         self.anchor, self.anchor_tokens, self.answer_tokens = turns.deepest(prompt.hashes, matched)
-        self.total = max(1, round(self.tokens(len(prompt.hashes))))
+        self.total = max(1, round(self.tokens(len(prompt.hashes)) + (prompt.open_bytes or 0) / self._bytes_per_token))
 
     @property
     def anchor_bytes(self) -> int:
@@ -78,7 +78,9 @@ class TokenScale:
 
     @property
     def answer_follows(self) -> bool:
-        """Tell whether the prompt goes on behind the anchor with a message of the assistant."""
+        """Tell whether the prompt goes on behind the anchor with a message of the assistant, or with the same text."""
+        if self._prompt.open_bytes is not None:
+            return True
         answers_at = self._prompt.answers_at
         index = bisect_left(answers_at, self.anchor)
         return index < len(answers_at) and answers_at[index] == self.anchor

@@ -71,6 +71,14 @@ class Prompt(NamedTuple):
     """Block indexes at which a message of the assistant begins, ascending."""
     bytes_per_token: float | None
     """Exact where the prompt came as token ids; None: learnt per model."""
+    open_bytes: int | None = None
+    """For a text or ids to be completed: what follows the last whole block and is in no key, since a longer prompt goes
+    on inside it. None for messages, whose end closes a block."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Canonical bytes of the whole prompt."""
+        return self.ends_bytes[-1] + (self.open_bytes or 0)
 
 
 class RoutingRequest(NamedTuple):

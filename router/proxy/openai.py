@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from router.core.prompt import BLOCK_BYTES, Bytes, PromptBuilder, scope_hash, session_hash
+from router.core.prompt import Bytes, PromptBuilder, scope_hash, session_hash
 from router.core.types import Prompt, ReplicaId, RoutingRequest
 
 Raw = msgspec.Raw
@@ -183,19 +183,15 @@ def _read_plain(raw: Raw, scope: int) -> Prompt | None:
     data = bytes(raw)
     if data[:1] == b'"':
         builder = PromptBuilder(scope)
-        builder.add(b"text", _text(data))
+        builder.add_open(b"text", _text(data))
         return builder.build()
     if data[:1] != b"[":
         return None
     first = data[1:].lstrip()[:1]
     if first in (b'"', b"["):
         return _read_plain(_decode_raws(data)[0], scope)
-    ids = array("I", _decode_ids(data)).tobytes()
     builder = PromptBuilder(scope, bytes_per_token=float(TOKEN_ID_BYTES))
-    # One message a block: no role marker may shift ids against block borders, and only whole blocks are keys.
-    whole = len(ids) // BLOCK_BYTES * BLOCK_BYTES or len(ids)
-    builder.add_plain(ids[:whole])
-    builder.add_plain(ids[whole:])
+    builder.add_open(b"ids", array("I", _decode_ids(data)).tobytes())
     return builder.build()
 
 

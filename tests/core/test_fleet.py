@@ -132,7 +132,7 @@ def test_adding_a_replica_moves_no_session_and_removing_one_moves_only_its_own()
     for number, home in homes.items():
         assert fleet.explain(chat(*turns(2, f"s{number}")), 40.0).replica == home
     fleet.remove("r0")
-    moved = Counter()
+    moved: Counter[str] = Counter()
     for number, home in homes.items():
         now_at = answered(fleet, chat(*turns(2, f"s{number}")), 41.0 + number).decision.replica
         if home == "r0":
@@ -274,7 +274,8 @@ def test_prefix_hash_passes_over_a_replica_above_its_bound() -> None:
 
 
 def test_replicas_that_were_not_measured_yet_are_believed_to_be_as_fast_as_the_others() -> None:
-    fleet, now, chosen = fleet_of(4), 0.0, Counter()
+    fleet, now = fleet_of(4), 0.0
+    chosen: Counter[str] = Counter()
     for number in range(200):
         ticket = fleet.route(chat(SYSTEM, ("user", f"{number} " * 900)), now)
         chosen[ticket.decision.replica] += 1

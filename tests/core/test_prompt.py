@@ -112,3 +112,18 @@ def test_hashes_are_equal_in_every_process() -> None:
 
 def test_session_ids_are_compared_whole() -> None:
     assert session_hash(SCOPE, "session-1") != session_hash(SCOPE, "session-12")
+
+
+def test_a_text_to_be_completed_is_keyed_by_its_whole_blocks_and_counts_the_rest() -> None:
+    def opened(length: int) -> Prompt:
+        builder = PromptBuilder(SCOPE)
+        builder.add_open(b"text", b"x" * length)
+        made = builder.build()
+        assert made is not None
+        return made
+
+    short, long = opened(1200), opened(1300)
+    assert (len(short.hashes), short.open_bytes, short.total_bytes) == (2, 1200 - 2 * BLOCK_BYTES, 1200)
+    assert long.hashes[:2] == short.hashes
+    assert opened(2 * BLOCK_BYTES).open_bytes == 0
+    assert prompt(("user", "x" * 1200)).open_bytes is None

@@ -54,6 +54,17 @@ async def test_serial_prompts_spread_though_nothing_is_ever_in_flight(stage: Sta
     assert min(counts.values()) >= 30, counts
 
 
+async def test_short_questions_behind_one_long_example_spread(stage: Stage) -> None:
+    """A batch of completions that differ in their last words only: none of them goes on where another ended."""
+    router, _ = await fleet_of(stage)
+    client = await stage.client(router)
+    prompts = [f"{SYSTEM}\nQuestion: {number} + {number}?\nAnswer:" for number in range(100, 220)]
+    bodies = [{"model": "sim-model", "prompt": prompt, "max_tokens": 4} for prompt in prompts]
+    counts = Counter([(await client.ask(request("/v1/completions", body))).replica for body in bodies])
+    assert len(counts) == 4
+    assert min(counts.values()) >= 15, counts
+
+
 async def test_keyless_requests_share_no_key(stage: Stage) -> None:
     """Prompts under one block are placed by load, the same words again and again included."""
     router, _ = await fleet_of(stage)
