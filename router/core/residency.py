@@ -7,8 +7,11 @@ blocks, which makes the match of a prompt a binary search.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from typing import NamedTuple
+
+import msgspec
 
 from router.core.types import Prompt
 
@@ -35,24 +38,35 @@ class Lease(NamedTuple):
     epoch: int
 
 
-class _Release:
-    """What one request released: blocks to evict, from the last one on, unless they were used again since."""
+class _Release(msgspec.Struct, gc=False):
+    """What one request released: blocks to evict, from the last one on, unless they were used again since.
 
-    __slots__ = ("answer", "ends_bytes", "hashes", "stamp", "start_bytes")
+    There are as many as finished requests. Numbers packed into bytes, in a struct without garbage collection, keep them
+    out of the collector's sight: with lists it stopped the process for 0.2 s at 600,000 blocks.
+    """
 
-    def __init__(self, stamp: int, lease: Lease) -> None:
-        self.stamp = stamp
-        self.answer = lease.hashes[-1] ^ _ANSWER_BITS
-        self.hashes = lease.hashes
-        self.ends_bytes = lease.ends_bytes
-        self.start_bytes = 0
-        """Where the first of the blocks begins."""
+    stamp: int
+    answer: int
+    """Key of the answer behind the blocks."""
+    hashes: bytes
+    ends_bytes: bytes
+    """As `hashes`, a 64-bit number for each block."""
+    start_bytes: int = 0
+    """Where the first of the blocks begins."""
+
+    def __len__(self) -> int:
+        return len(self.hashes) // 8
+
+    def unpacked(self) -> tuple[memoryview[int], memoryview[int]]:
+        """Return hashes and ends as numbers."""
+        return memoryview(self.hashes).cast("Q"), memoryview(self.ends_bytes).cast("Q")
 
     def keep(self, first: int, after: int) -> None:
         """Keep the blocks from `first` up to `after`."""
         if first:
-            self.start_bytes = self.ends_bytes[first - 1]
-        self.hashes, self.ends_bytes = self.hashes[first:after], self.ends_bytes[first:after]
+            self.start_bytes = self.unpacked()[1][first - 1]
+        kept = slice(first * 8, after * 8)
+        self.hashes, self.ends_bytes = self.hashes[kept], self.ends_bytes[kept]
 
 
 class Mirror:
@@ -163,7 +177,9 @@ class Mirror:
             self.idle_bytes += size
         if answer_bytes and computed:
             self._keep_answer(hashes[-1] ^ _ANSWER_BITS, stamp, answer_bytes)
-        self._releases.append(_Release(stamp, lease))
+        answer = hashes[-1] ^ _ANSWER_BITS
+        packed, ends = array("Q", hashes).tobytes(), array("Q", lease.ends_bytes).tobytes()
+        self._releases.append(_Release(stamp, answer, packed, ends))
         self._released_blocks += len(hashes)
         self.evict_to(self.capacity_bytes)
         if self._released_blocks > 2 * len(self._idle) + SPARE_BLOCKS:
@@ -211,7 +227,7 @@ class Mirror:
     def _evict_from_oldest(self, excess_bytes: float, most_blocks: int) -> None:
         """Evict from the oldest release, last block first, what is asked for or all there is."""
         release, idle = self._releases[0], self._idle
-        hashes, ends, stamp = release.hashes, release.ends_bytes, release.stamp
+        (hashes, ends), stamp = release.unpacked(), release.stamp
         aim_bytes, aim_blocks = self.idle_bytes - excess_bytes, len(idle) - most_blocks
         if idle.get(release.answer) == stamp:
             self._drop_answer(release.answer)
@@ -237,14 +253,14 @@ class Mirror:
         """
         idle, kept = self._idle, deque[_Release]()
         for release in self._releases:
-            hashes, first = release.hashes, 0
+            (hashes, _), first = release.unpacked(), 0
             while first < len(hashes) and idle.get(hashes[first]) != release.stamp:
                 first += 1
             release.keep(first, len(hashes))
             if release.hashes or idle.get(release.answer) == release.stamp:
                 kept.append(release)
         self._releases = kept
-        self._released_blocks = sum(len(release.hashes) for release in kept)
+        self._released_blocks = sum(map(len, kept))
 
     def oldest_stamp(self) -> int | None:
         """Return when the blocks next to be evicted were last used, in ms; None when no block is idle."""

@@ -1,17 +1,27 @@
 import tracemalloc
 from random import Random
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from router.core.bounded import LINK_BYTES, BoundedMap
 
 
-def test_it_forgets_the_least_recently_used_above_its_limit() -> None:
-    links: BoundedMap[str] = BoundedMap(2)
-    links.put(1, "a")
-    links.put(2, "b")
-    assert links.get(1) == "a"
-    links.put(3, "c")
-    assert (links.get(1), links.get(2), links.get(3)) == ("a", None, "c")
-    assert len(links) == 2
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30))), st.integers(2, 20))
+def test_the_last_used_half_of_the_limit_is_kept_and_never_more_than_the_limit(
+    steps: list[tuple[bool, int]], limit: int
+) -> None:
+    links: BoundedMap[str] = BoundedMap(limit)
+    used: list[int] = []
+    for stores, key in steps:
+        if stores:
+            links.put(key, str(key))
+        elif links.get(key) is None:
+            continue
+        used = [other for other in used if other != key] + [key]
+        assert len(links) <= links.limit
+        for recent in used[-(limit // 2) :]:
+            assert links.last_known([recent], 1) == 1
 
 
 def test_the_last_known_of_a_list_of_keys_is_found_by_position() -> None:
