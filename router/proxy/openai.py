@@ -13,6 +13,8 @@ from router.core.types import Prompt, ReplicaId, RoutingRequest
 
 Raw = msgspec.Raw
 
+QUOTE = ord('"')
+
 TOKEN_ID_BYTES = 4
 """Canonical size of one token id: a 32-bit integer."""
 
@@ -217,6 +219,10 @@ def _add_messages(builder: PromptBuilder, messages: Iterable[_Message]) -> None:
 
 def _add_content(builder: PromptBuilder, role: bytes, raw: Raw) -> None:
     """Add a text, or a list of parts: text by its characters, all else by the digest of the whole part."""
+    view = memoryview(raw)
+    if len(view) > CANONICAL_BYTES and view[0] == QUOTE:
+        builder.add(role, view[1:-1])
+        return
     data = bytes(raw)
     if data[:1] == b'"':
         builder.add(role, _text(data))
