@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live clean
+.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live bench-index clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -47,6 +47,9 @@ bench-route: $(STAMP) ## microseconds a decision
 
 bench-live: $(STAMP) ## chats through each router in front of the same simulated fleet
 	@$(BIN)/python benchmarks/live.py $(ARGS)
+
+bench-index: $(STAMP) ## memory of the index
+	@$(BIN)/python benchmarks/index.py $(ARGS)
 
 clean: ## remove .venv and everything generated
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -178,7 +178,7 @@ class Fleet:
         for replica in self:
             if replica.replica_id not in present:
                 matched = replica.mirror.match(prompt.hashes)
-                if self.turns.deepest(prompt.hashes, matched)[0] > anchor:
+                if self.turns.deepest(prompt, matched).blocks > anchor:
                     return replica.replica_id
         return None
 

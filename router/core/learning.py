@@ -20,10 +20,7 @@ def learn_from_answer(turns: TurnEnds, size: TokenSize, ticket: Ticket, usage: U
         size.observe(prompt.total_bytes, usage.prompt_tokens)
     if usage.cached_tokens is not None:
         _learn_answer_reuse(size, ticket, usage.cached_tokens)
-    tokens = usage.prompt_tokens or ticket.scale.total
-    keyed = tokens * prompt.ends_bytes[-1] // prompt.total_bytes
-    # What is in no key follows the keyed part in the cache as the answer does.
-    turns.put(prompt.hashes[-1], keyed, tokens - keyed + (usage.completion_tokens or 0))
+    turns.put(prompt, usage.prompt_tokens or ticket.scale.total, usage.completion_tokens or 0)
 
 
 def _learn_answer_reuse(size: TokenSize, ticket: Ticket, cached_tokens: int) -> None:

@@ -35,10 +35,15 @@ def session_hash(scope: int, session: str) -> int:
     return _hash(session.encode("utf-8", "surrogatepass"), scope)
 
 
+def open_hash(block: int, text: Bytes) -> int:
+    """Return the hash of a text that follows a block and does not fill the next one."""
+    return _hash(text, block)
+
+
 class PromptBuilder:
     """Collects the canonical prompt in the order a chat template renders it and hashes it block by block."""
 
-    __slots__ = ("_answers_at", "_bytes_per_token", "_ends", "_hash", "_hashes", "_open_bytes", "_size")
+    __slots__ = ("_answers_at", "_bytes_per_token", "_ends", "_hash", "_hashes", "_open_text", "_size")
 
     def __init__(self, scope: int, bytes_per_token: float | None = None) -> None:
         """Start a prompt in `scope` (see `scope_hash`); `bytes_per_token` only where it is exact (token ids)."""
@@ -47,7 +52,7 @@ class PromptBuilder:
         self._ends: list[int] = []
         self._size = 0
         self._answers_at: list[int] = []
-        self._open_bytes: int | None = None
+        self._open_text: Bytes | None = None
         self._bytes_per_token = bytes_per_token
 
     def add(self, tag: bytes, content: Bytes) -> None:
@@ -60,12 +65,12 @@ class PromptBuilder:
     def add_open(self, tag: bytes, content: Bytes) -> None:
         """Append what ends the prompt now and may go on in the same breath next time: a text or ids to be completed."""
         self.add(tag, content)
-        self._open_bytes = 0
+        self._open_text = content
         if len(self._ends) > 1:
             full = BLOCK_BYTES if len(self._ends) <= LONG_PROMPT_BLOCKS else LONG_BLOCK_BYTES
             if self._ends[-1] - self._ends[-2] < full:
                 self._hashes.pop()
-                self._open_bytes = self._ends.pop() - self._ends[-1]
+                self._ends.pop()
 
     def _add_bytes(self, data: Bytes) -> None:
         if not data:
@@ -109,4 +114,4 @@ class PromptBuilder:
         """Return the prompt; None when it is shorter than one block: it has no key and shares none."""
         if self._size < BLOCK_BYTES:
             return None
-        return Prompt(self._hashes, self._ends, self._answers_at, self._bytes_per_token, self._open_bytes)
+        return Prompt(self._hashes, self._ends, self._answers_at, self._bytes_per_token, self._open_text)

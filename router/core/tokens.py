@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import NamedTuple
 
 from router.core.bounded import BoundedMap
 from router.core.latency import TokenSize
+from router.core.prompt import open_hash
 from router.core.types import Prompt
 
 _ANSWER_BITS = 24
 _ANSWER_MASK = (1 << _ANSWER_BITS) - 1
+_OPEN_BITS = 0x2545F491_4F6CDD1D
+"""Key of the length of what follows a text's last whole block: that block's hash with these bits turned over."""
+
+
+class Anchor(NamedTuple):
+    """The last known turn end within a prompt."""
+
+    blocks: int
+    """Whole blocks up to it; 0: there is none."""
+    end_bytes: int
+    prompt_tokens: int
+    answer_tokens: int
+
+
+_NO_ANCHOR = Anchor(0, 0, 0, 0)
 
 
 class TurnEnds:
@@ -24,17 +41,40 @@ class TurnEnds:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def put(self, leaf: int, prompt_tokens: int, answer_tokens: int) -> None:
-        """Remember that the prompt ending in `leaf` has been answered."""
+    def put(self, prompt: Prompt, prompt_tokens: int, answer_tokens: int) -> None:
+        """Remember that a prompt has been answered."""
+        leaf = prompt.hashes[-1]
+        if prompt.open_text is not None:
+            rest = prompt.open_text[prompt.ends_bytes[-1] :]
+            self._ends.put(leaf ^ _OPEN_BITS, len(rest))
+            leaf = open_hash(leaf, rest)
         self._ends.put(leaf, prompt_tokens << _ANSWER_BITS | min(answer_tokens, _ANSWER_MASK))
 
-    def deepest(self, hashes: list[int], matched: int) -> tuple[int, int, int]:
-        """Return (blocks, prompt tokens, answer tokens) of the last turn end within `matched`; zeros for none."""
+    def deepest(self, prompt: Prompt, matched: int) -> Anchor:
+        """Return the last turn end within the `matched` leading blocks, and what of a text follows them."""
+        hashes, ends = prompt.hashes, prompt.ends_bytes
+        if prompt.open_text is not None:
+            return self._deepest_open(prompt, prompt.open_text, matched)
         blocks = self._ends.last_known(hashes, matched)
+        return self._anchor(hashes[blocks - 1], blocks, ends[blocks - 1]) if blocks else _NO_ANCHOR
+
+    def _deepest_open(self, prompt: Prompt, text: bytes | memoryview, matched: int) -> Anchor:
+        """Find the end of a text where the same bytes follow its last whole block.
+
+        Short questions behind one long example share all whole blocks, and none of them goes on where another ended.
+        """
+        blocks = self._ends.last_known([block ^ _OPEN_BITS for block in prompt.hashes[:matched]], matched)
         if not blocks:
-            return 0, 0, 0
-        packed = self._ends.get(hashes[blocks - 1]) or 0
-        return blocks, packed >> _ANSWER_BITS, packed & _ANSWER_MASK
+            return _NO_ANCHOR
+        leaf, start = prompt.hashes[blocks - 1], prompt.ends_bytes[blocks - 1]
+        end = start + (self._ends.get(leaf ^ _OPEN_BITS) or 0)
+        return self._anchor(open_hash(leaf, text[start:end]), blocks, end)
+
+    def _anchor(self, key: int, blocks: int, end_bytes: int) -> Anchor:
+        packed = self._ends.get(key)
+        if packed is None:
+            return _NO_ANCHOR
+        return Anchor(blocks, end_bytes, packed >> _ANSWER_BITS, packed & _ANSWER_MASK)
 
 
 class TokenScale:
@@ -49,6 +89,7 @@ class TokenScale:
         "_bytes_per_token",
         "_prompt",
         "anchor",
+        "anchor_bytes",
         "anchor_tokens",
         "answer_tokens",
         "total",
@@ -59,27 +100,23 @@ class TokenScale:
         self._prompt = prompt
         self._bytes_per_token = prompt.bytes_per_token or size.bytes_per_token
         self._answer_reuse_ratio = size.answer_reuse_ratio
-        self.anchor, self.anchor_tokens, self.answer_tokens = turns.deepest(prompt.hashes, matched)
-        self.total = max(1, round(self.tokens(len(prompt.hashes)) + (prompt.open_bytes or 0) / self._bytes_per_token))
-
-    @property
-    def anchor_bytes(self) -> int:
-        """Canonical bytes up to the anchor."""
-        return self._prompt.ends_bytes[self.anchor - 1] if self.anchor else 0
+        self.anchor, self.anchor_bytes, self.anchor_tokens, self.answer_tokens = turns.deepest(prompt, matched)
+        self.total = max(1, round(self._tokens_at(prompt.total_bytes)))
 
     def tokens(self, blocks: int) -> float:
         """Return the estimated tokens of the first `blocks` blocks."""
-        if blocks == 0:
-            return 0.0
-        end, anchor_bytes = self._prompt.ends_bytes[blocks - 1], self.anchor_bytes
-        if blocks < self.anchor:
-            return self.anchor_tokens * end / anchor_bytes
-        return self.anchor_tokens + (end - anchor_bytes) / self._bytes_per_token
+        return self._tokens_at(self._prompt.ends_bytes[blocks - 1]) if blocks else 0.0
+
+    def _tokens_at(self, end_bytes: int) -> float:
+        anchor_bytes = self.anchor_bytes
+        if end_bytes < anchor_bytes:
+            return self.anchor_tokens * end_bytes / anchor_bytes
+        return self.anchor_tokens + (end_bytes - anchor_bytes) / self._bytes_per_token
 
     @property
     def answer_follows(self) -> bool:
         """Tell whether the prompt goes on behind the anchor with a message of the assistant, or with the same text."""
-        if self._prompt.open_bytes is not None:
+        if self._prompt.open_text is not None:
             return True
         answers_at = self._prompt.answers_at
         index = bisect_left(answers_at, self.anchor)
@@ -92,5 +129,5 @@ class TokenScale:
         """
         tokens = self.tokens(blocks)
         if answer_resident and blocks == self.anchor and self.answer_follows:
-            tokens += self.answer_tokens * self._answer_reuse_ratio
+            tokens = self.anchor_tokens + self.answer_tokens * self._answer_reuse_ratio
         return int(min(tokens, self.total - 1)) // block_tokens * block_tokens

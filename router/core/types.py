@@ -71,9 +71,14 @@ class Prompt(NamedTuple):
     """Block indexes at which a message of the assistant begins, ascending."""
     bytes_per_token: float | None
     """Exact where the prompt came as token ids; None: learnt per model."""
-    open_bytes: int | None = None
-    """For a text or ids to be completed: what follows the last whole block and is in no key, since a longer prompt goes
-    on inside it. None for messages, whose end closes a block."""
+    open_text: bytes | memoryview | None = None
+    """The whole of a text, or of ids, to be completed: a longer one goes on inside its last block, so only whole blocks
+    are keys. None for messages, whose end closes a block."""
+
+    @property
+    def open_bytes(self) -> int | None:
+        """What follows the last whole block and is in no key; None for messages."""
+        return None if self.open_text is None else len(self.open_text) - self.ends_bytes[-1]
 
     @property
     def total_bytes(self) -> int:

@@ -16,27 +16,6 @@ def close(predicted: int, reported: int) -> bool:
     return abs(predicted - reported) <= max(BLOCK_TOKENS, 0.05 * reported)
 
 
-TEXTS = ("completions", "token-ids")
-"""Prompts without messages: they go on in the middle of a block."""
-
-
-@pytest.mark.parametrize("kind", TEXTS)
-async def test_a_text_that_grows_lands_where_its_beginning_is(stage: Stage, kind: str) -> None:
-    router, _ = await fleet_of(stage)
-    client = await stage.client(router)
-    talks = [TALKS[kind](number) for number in range(8)]
-    homes: dict[int, str | None] = {}
-    for turn in range(4):
-        for talk in talks:
-            answer = await client.ask(request(talk.path, {"model": "sim-model"} | talk.ask()))
-            prompt, cached = talk.take(answer)
-            if turn:
-                assert answer.replica == homes[talk.number]
-                assert cached > 0.6 * prompt
-            homes[talk.number] = answer.replica
-    assert len(set(homes.values())) == 4
-
-
 @pytest.mark.parametrize("kind", TALKS)
 async def test_every_follow_up_lands_warm_and_what_it_will_find_is_known_before(stage: Stage, kind: str) -> None:
     """Eight conversations of five turns, interleaved: predicted and reported tokens differ by a block or 5 %."""

@@ -3,7 +3,7 @@
 import socket
 
 from router.sim.faults import Fault, FaultKind
-from tests.rig.client import chat
+from tests.rig.client import DEADLINE_S, chat
 from tests.rig.stage import Stage
 
 
@@ -94,6 +94,22 @@ async def test_without_probes_it_is_readmitted_by_a_trial_after_a_short_back_off
         assert (await client.ask(chat())).status == 200
     assert health.up
     assert dead.requests
+
+
+async def test_a_trial_is_one_request_and_nobody_else_waits_for_it(stage: Stage) -> None:
+    doubtful, good = await stage.replicas(2)
+    doubtful.faults.set(Fault(FaultKind.RESET_BEFORE_FIRST_BYTE, count=1))
+    router = await stage.router(doubtful, good)
+    client, trial = await stage.client(router), await stage.client(router)
+    assert (await client.ask(chat())).replica == router.id_of(good)
+    doubtful.faults.set(Fault(FaultKind.HANG))
+    health = router.books(doubtful).health
+    await router.until(lambda: health.available(router.house.plane.clock()))
+    trial.send(chat())
+    await doubtful.wait_for(lambda: len(doubtful.requests) == 2, DEADLINE_S)
+    for _ in range(4):
+        assert (await client.ask(chat())).replica == router.id_of(good)
+    assert len(doubtful.requests) == 2
 
 
 async def test_a_name_that_does_not_resolve_is_a_refusal(stage: Stage) -> None:

@@ -129,25 +129,25 @@ async def test_a_client_that_never_reads_is_given_up_after_the_limit_on_silence(
 
 async def test_the_upstream_connection_of_a_slow_reader_serves_the_next_client_at_full_speed(stage: Stage) -> None:
     """Reading was paused for one client; the connection must not come back from the pool paused."""
-    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (len(CHUNK) * 64)
+    sizes = [number * 77_777 + 1_500_000 for number in range(6)]
 
     async def script(peer: Peer) -> None:
         while True:
+            size = sizes[len(peer.requests) % len(sizes)]
             await peer.request()
-            peer.send(head)
-            for _ in range(64):
-                peer.send(CHUNK)
-                await peer.writer.drain()
+            peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
 
     upstream = await stage.upstream(script)
     router = await stage.router(upstream)
-    slow = await stage.client(router, receive_buffer_bytes=4096, read_ahead_bytes=4096)
-    slow.send(chat())
-    first = await slow.head()
-    await drained(slow, first)
-    for _ in range(2):
-        quick = await stage.ask(router, chat())
-        assert len(quick.body) == len(CHUNK) * 64
+    for size in sizes:
+        slow = await stage.client(router, receive_buffer_bytes=4_096, read_ahead_bytes=4_096)
+        answer = await slow.ask_head(chat())
+        assert answer.header("content-length") == str(size)
+        left = size
+        while left:
+            left -= len(await slow.reader.readexactly(min(left, 16_384)))
+            await slow.turn()
+    assert len((await stage.ask(router, chat())).body) == sizes[0]
     assert len(upstream.peers) == 1
 
 

@@ -150,6 +150,11 @@ class Client:
         self.send(data)
         return await self.answer(head_only=data.startswith(b"HEAD "))
 
+    async def ask_head(self, data: bytes) -> Answer:
+        """Send a request and read no more than the head of its answer."""
+        self.send(data)
+        return await self.head()
+
     async def head(self) -> Answer:
         raw = await self._read(self.reader.readuntil(b"\r\n\r\n"))
         first, *lines = raw.decode("latin-1").split("\r\n")[:-2]
