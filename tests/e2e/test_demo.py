@@ -41,7 +41,7 @@ def running_in_group(group: int) -> list[str]:
     """Return what still runs in a process group; a zombie that nobody has reaped yet does not."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             text = stat.read_text()
             state, _, of_group = text.rpartition(") ")[2].split()[:3]
             if int(of_group) == group and state not in "ZX":
