@@ -104,3 +104,14 @@ def _reason(known: Known, request: RoutingRequest, policy: Policy, best: int) ->
     if request.prompt is None:
         return Reason.UNKNOWN_SHAPE if request.shape == "unknown" else Reason.KEYLESS
     return Reason.SHARED if known.blocks[best] else Reason.NEW
+
+
+def matches(candidates: list[Replica], hashes: list[int]) -> list[int]:
+    """Match a prompt on each candidate. Most hold the same of it: a shared prefix, or nothing."""
+    found: list[int] = []
+    guess = 0
+    for replica in candidates:
+        matched = replica.mirror.match(hashes, guess)
+        found.append(matched)
+        guess = matched or guess
+    return found

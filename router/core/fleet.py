@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from router.core.bounded import LINK_BYTES, BoundedMap
-from router.core.choice import Known, choose
+from router.core.choice import Known, choose, matches
 from router.core.latency import TokenSize
 from router.core.learning import learn_from_answer
 from router.core.ledger import Entry
@@ -140,7 +140,7 @@ class Fleet:
         blocks, scale, lost = [0] * len(candidates), None, None
         prompt = request.prompt
         if prompt is not None:
-            blocks = [replica.mirror.match(prompt.hashes) for replica in candidates]
+            blocks = matches(candidates, prompt.hashes)
             scale = TokenScale(prompt, self.size_of(request.model), self.turns, max(blocks))
             if len(candidates) < len(self._replicas):
                 lost = self._lost_home(prompt, scale.anchor, candidates)

@@ -109,9 +109,17 @@ class Mirror:
     def __contains__(self, block: int) -> bool:
         return block in self._held or block in self._idle
 
-    def match(self, hashes: list[int]) -> int:
-        """Return how many leading blocks are resident."""
+    def match(self, hashes: list[int], guess: int = 0) -> int:
+        """Return how many leading blocks are resident. A good `guess`, as another replica's match, saves the search."""
         held, idle = self._held, self._idle
+        if guess:
+            last = hashes[guess - 1]
+            if last in idle or last in held:
+                if guess == len(hashes):
+                    return guess
+                after = hashes[guess]
+                if after not in idle and after not in held:
+                    return guess
         first = hashes[0]
         if first not in idle and first not in held:
             return 0

@@ -1,6 +1,9 @@
 import tracemalloc
 from random import Random
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from router.core.residency import ENTRY_BYTES, Mirror
 from router.core.types import Prompt
 
@@ -116,3 +119,13 @@ def test_an_entry_never_takes_more_memory_than_is_counted_for_it() -> None:
     finally:
         tracemalloc.stop()
     assert worst <= ENTRY_BYTES
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=12), st.integers(0, 3), st.integers(1, 6))
+def test_a_guess_never_changes_the_match(served_before: list[tuple[int, int]], branch: int, length: int) -> None:
+    mirror = Mirror()
+    mirror.capacity_bytes = 9 * 16
+    for now, (start, size) in enumerate(served_before):
+        served(mirror, of_blocks(*(100 * start + index for index in range(size))), now=now)
+    hashes = [100 * branch + index for index in range(length)]
+    assert {mirror.match(hashes, guess) for guess in range(length + 1)} == {mirror.match(hashes)}
