@@ -10,10 +10,11 @@ import xxhash
 from router.core.replica import Replica
 from router.core.types import RoutingRequest, Score
 
-OWN_WEIGHT = 9.0
+OWN_WEIGHT = 13.0
 """Seconds that a second of a request's own uncached work counts for: it delays everyone behind it, evicts others'
 blocks, and the next turns follow it. Chat at 5 sessions/s, 8 replicas of 300,000 tokens (hit rate, TTFT p95): 4 gave
-.67 and 5.1 s, 7 .69 and 4.3 s, 9 .71 and 2.8 s, 17 .71 and 2.9 s; at 4 sessions/s all had a p95 of .86 s."""
+.672 and 5.1 s, 7 .688 and 4.3 s, 9 .710 and 2.5 s, 13 .715 and 2.4 s, 17 .713 and 2.6 s; at 4 sessions/s the tail
+hardly differed. docs/adr/0005-price.md has more."""
 
 BOUNDED_LOAD = 1.25
 """`prefix-hash`: no replica takes more than this times the mean of streams (Mirrokni et al., Consistent Hashing with
