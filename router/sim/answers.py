@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from router.sim.plan import Output
 _FINGERPRINT_FIELD = f',"system_fingerprint":"{FINGERPRINT}"'
 
 
-class _OpenAIForm:
+class _OpenAIForm(ABC):
     """What chat and completions share."""
 
     OBJECT = ""
@@ -49,8 +50,9 @@ class _OpenAIForm:
             details = f',"prompt_tokens_details":{self._stream_details(usage)}'
         return f"{{{_counts(usage.prompt_tokens, usage.completion_tokens)}{details}}}"
 
+    @abstractmethod
     def _stream_details(self, usage: Usage) -> str:
-        raise NotImplementedError
+        """The value of `prompt_tokens_details` in a stream's usage."""
 
     def _chunk_usage(self, choice: Choice) -> str:
         """Usage on a chunk, where it was asked for."""
