@@ -56,6 +56,11 @@ class Answer:
         """Tell whether the bytes so far end at a chunk's end: vLLM sends one event a chunk."""
         return bool(self.tail) and self.tail[-1].endswith(b"\n\n\r\n")
 
+    @property
+    def lacks_retry_after(self) -> bool:
+        """Tell whether the engine pushes back without saying for how long, as vLLM does."""
+        return self.status in (429, 503) and b"retry-after" not in self.fields
+
     def usage(self) -> Usage:
         """Return what the bytes so far say of tokens."""
         return feedback.read_usage(self.first, b"".join(self.tail)) if self.status < 400 else _NO_USAGE

@@ -190,6 +190,8 @@ class Exchange:
         self._body = body = Body(client.transport, answer.framing, length, incoming.http_1_0, headless)
         self._write = body.write
         own = report.own_lines(self.request_id, None if self.ticket is None else self.ticket.decision)
+        if answer.lacks_retry_after:
+            own += report.RETRY_SOON
         head = answer_head(answer.status, answer.headers, body.framing_line, own, close=not self.keep_alive)
         body.begin(head, data)
         answer.begin(data)

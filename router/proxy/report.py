@@ -14,6 +14,9 @@ from router.proxy.incoming import Incoming
 CLIENT_LEFT_STATUS = 499
 """nginx's status for a client that closed its connection; only in logs and metrics."""
 
+RETRY_SOON = b"retry-after: 1\r\n"
+"""For an engine's 429 or 503 that does not say how long: as long as the router itself keeps new work away from it."""
+
 
 class Ended(Protocol):
     """What a record is made of."""

@@ -1,5 +1,7 @@
 """429: too many requests, by a gateway's count. It is for the client to slow down; for the router it is load."""
 
+import pytest
+
 from router.sim.faults import Fault, FaultKind
 from tests.rig.client import chat
 from tests.rig.stage import Stage
@@ -27,3 +29,12 @@ async def test_it_is_load_for_as_long_as_it_says_and_ejects_nobody(stage: Stage)
     assert now + 6 < health.busy_until_s < now + 9
     for _ in range(3):
         assert (await client.ask(chat())).replica == router.id_of(other)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_engine_that_pushes_back_without_saying_for_how_long_is_spoken_for(stage: Stage, status: int) -> None:
+    replica = await stage.replica()
+    router = await stage.router(replica)
+    replica.faults.set(Fault(FaultKind.STATUS, status=status))
+    answer = await stage.ask(router, chat())
+    assert (answer.status, answer.all("retry-after")) == (status, ["1"])
