@@ -106,9 +106,6 @@ class Mirror:
     def __len__(self) -> int:
         return len(self._held) + len(self._idle)
 
-    def __contains__(self, block: int) -> bool:
-        return block in self._held or block in self._idle
-
     def match(self, hashes: list[int], guess: int = 0) -> int:
         """Return how many leading blocks are resident. A good `guess`, as another replica's match, saves the search."""
         held, idle = self._held, self._idle
