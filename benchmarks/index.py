@@ -77,10 +77,10 @@ def main() -> None:
         ("turns routed", f"{count:,}"),
         ("tokens held", f"{held / 1e6:.1f} M"),
         ("blocks", f"{sum(len(replica.mirror) for replica in fleet):,}"),
-        ("sessions known", f"{len(fleet.homes):,}"),
-        ("turn ends known", f"{len(fleet.turns):,}"),
+        ("sessions known", f"{len(fleet.index.homes):,}"),
+        ("turn ends known", f"{len(fleet.index.turns):,}"),
         ("process grew by", f"{resident_mb() - before:.0f} MB"),
-        ("the index says", f"{fleet.index_bytes / 1e6:.0f} MB"),
+        ("the index says", f"{fleet.index.size_bytes / 1e6:.0f} MB"),
         ("--index-bytes", f"{arguments.index_bytes / 1e6:.0f} MB"),
     ):
         table.add_row(name, value)

@@ -67,7 +67,7 @@ def texts_of(data: bytes) -> list[tuple[bytes, bytes]]:
 def decide(fleet: Fleet, data: bytes, now: float, excluded: tuple[str, ...] = ()) -> tuple[float, float, float, str]:
     """Read, route and settle one request; return the seconds of each and the reason."""
     started = time.perf_counter()
-    request = read_request(PATH, data, None, fleet.homes.get)
+    request = read_request(PATH, data, None)
     read = time.perf_counter()
     ticket = fleet.route(request, now, excluded)
     routed = time.perf_counter()

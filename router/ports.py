@@ -1,12 +1,18 @@
-"""What the house needs from outside: engines to be read, and listeners to be told."""
+"""What the house needs from outside: engines to be read, other routers' knowledge, and listeners to be told."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Literal, Protocol
 
 import msgspec
 
+from router.core.landmarks import Question, Recollection
+from router.core.ticket import Settlement, Ticket
 from router.core.types import Decision, EngineReport, OutcomeKind, ReplicaId, Usage
+
+Source = Literal["local", "redis", "none"]
+"""Where what is known of a request came from: this router's own books, the shared store, or it is new."""
 
 
 class RequestRecord(msgspec.Struct, frozen=True, gc=False):
@@ -23,6 +29,8 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     outcome: OutcomeKind | None
     """How the last attempt ended; None where there was none."""
     decision: Decision | None
+    source: Source | None
+    """None where there was nothing to know: no prompt of a block's length, and no session."""
     attempts: int
     usage: Usage
     overhead_s: float
@@ -42,6 +50,32 @@ class Observer(Protocol):
 
     def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
         """An attempt failed on a replica; the request may go on elsewhere."""
+
+
+class Store(Protocol):
+    """What other routers know, and where they are told. Nothing here waits, and nothing raises."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is worth asking: False while the store is down or slow."""
+
+    def ask(self, question: Question, then: Callable[[Recollection | None], None]) -> None:
+        """Call `then` once, within the store's deadline: with what is known, or None where that can't be said in time.
+
+        What comes too late for that is learnt all the same, behind the request's back.
+        """
+
+    def opened(self, ticket: Ticket) -> None:
+        """A request was sent to a replica."""
+
+    def first_byte(self, ticket: Ticket) -> None:
+        """Its prefill is over."""
+
+    def settled(self, ticket: Ticket, settlement: Settlement) -> None:
+        """It has ended there."""
+
+    def stored(self, key: int, replica: ReplicaId) -> None:
+        """A replica stores an object, by the hash of its id."""
 
 
 class EngineProbe(Protocol):

@@ -137,7 +137,7 @@ class FleetCollector(Collector):
         yield from self._replica_gauges()
         yield from self._engine_gauges()
         yield GaugeMetricFamily("warmroute_index_bytes", "Memory of the index of prompts and sessions.",
-                                self._fleet.index_bytes)  # fmt: skip
+                                self._fleet.index.size_bytes)  # fmt: skip
 
     def _request_metrics(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(

@@ -76,6 +76,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     replica: str | None = None
     reason: str | None = None
     matched_tokens: int | None = None
+    source: str | None = None
     error: str | None = None
 
 
@@ -97,6 +98,7 @@ def _line(record: RequestRecord) -> _Line:
         usage.cached_tokens,
         usage.completion_tokens,
         usage.finish_reason,
+        source=record.source,
         error=record.error,
     )
     if decision is not None:

@@ -57,7 +57,7 @@ def admin_app(house: House) -> FastAPI:
             return _refusal(400, f"the body is not JSON: {error}")
         names = house.settings.session_header
         session = next((request.headers[name] for name in names if request.headers.get(name)), None)
-        routing = read_request(path, body, session, house.fleet.homes.get)
+        routing = read_request(path, body, session)
         try:
             decision = house.fleet.explain(routing, time.monotonic())
         except NoReplicaError:

@@ -29,6 +29,9 @@ class BoundedMap(Generic[V]):
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
+    def __contains__(self, key: int) -> bool:
+        return key in self._young or key in self._old
+
     def get(self, key: int) -> V | None:
         """Return the value and count it as used; None when there is none."""
         value = self._young.get(key)

@@ -26,6 +26,8 @@ class Known(NamedTuple):
     """Home by session hint, where the hint counts."""
     lost: ReplicaId | None
     """A replica that holds the session's history and is not among the candidates."""
+    stored_at: ReplicaId | None
+    """The replica that stores the object which the request names; no other can serve it."""
     retry: bool
 
 
@@ -39,7 +41,7 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
     history = anchor > 0
     credited = held if hinted is None else _credited_by_hint(held, blocks, anchor, hinted, prompt_tokens)
     scores = policy(Ask(candidates, prompt_tokens, blocks, credited, history or hinted is not None, request, now))
-    best = _index_of(candidates, request.stored_at)
+    best = _index_of(candidates, known.stored_at)
     if best is None:
         best = _cheapest(candidates, scores)
     home = known.hinted or known.lost
@@ -90,8 +92,8 @@ def _reason(known: Known, request: RoutingRequest, policy: Policy, best: int) ->
     if known.retry:
         return Reason.FAILOVER
     chosen = known.candidates[best].replica_id
-    if request.stored_at is not None:
-        return Reason.PINNED if chosen == request.stored_at else Reason.FAILOVER
+    if known.stored_at is not None:
+        return Reason.PINNED if chosen == known.stored_at else Reason.FAILOVER
     history = bool(known.scale and known.scale.anchor)
     if history and known.scale and known.blocks[best] >= known.scale.anchor and known.hinted in (None, chosen):
         return Reason.WARM

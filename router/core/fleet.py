@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from router.core.bounded import LINK_BYTES, BoundedMap
+import xxhash
+
 from router.core.choice import Known, choose, matches
+from router.core.index import Index
 from router.core.latency import TokenSize
 from router.core.learning import learn_from_answer
 from router.core.ledger import Entry
 from router.core.policy import Policy, affinity
 from router.core.replica import Replica
-from router.core.residency import ENTRY_BYTES, Lease
-from router.core.ticket import Ticket
-from router.core.tokens import TokenScale, TurnEnds
+from router.core.residency import Lease
+from router.core.ticket import Settlement, Ticket
+from router.core.tokens import TokenScale
 from router.core.types import (
     FAILURES,
     Decision,
@@ -25,12 +27,6 @@ from router.core.types import (
     ReplicaId,
     RoutingRequest,
 )
-
-LINKS_SHARE = 0.2
-"""Share of the index budget for turn ends and for session homes together; blocks have the rest."""
-
-EVICTION_BATCH = 64
-"""Idle blocks forgotten at a time when the index is full: a scan for the stalest replica per batch, not per block."""
 
 FOREIGN_TOKENS = 500
 """Uncached tokens that a waiting request of somebody else's is taken for: a chat's turn with a pasted page."""
@@ -46,20 +42,23 @@ class Fleet:
     """All replicas, what is believed of them, and the running account of requests. Single-threaded."""
 
     def __init__(
-        self, policy: Policy = affinity, index_bytes: int = 256 << 20, prior_tokens_per_s: float = 8_000.0
+        self,
+        policy: Policy = affinity,
+        index_bytes: int = 256 << 20,
+        prior_tokens_per_s: float = 8_000.0,
+        tie_seed: int = 0,
     ) -> None:
-        """Start empty. `index_bytes` bounds the memory of everything remembered about prompts and sessions."""
+        """Start empty. `index_bytes` bounds the memory of everything remembered about prompts and sessions.
+
+        `tie_seed`: routers of one fleet have different ones, so that they do not all begin with the same replica.
+        """
         self._replicas: dict[ReplicaId, Replica] = {}
-        self._policy = policy
+        self.policy = policy
         self._prior_tokens_per_s = prior_tokens_per_s
+        self._tie_seed = tie_seed
         self._sequence = 0
-        link_limit = max(1, int(index_bytes * LINKS_SHARE / 2 / LINK_BYTES))
-        self._max_blocks = (index_bytes - 2 * link_limit * LINK_BYTES) // ENTRY_BYTES
-        self.turns = TurnEnds(link_limit)
-        self.homes: BoundedMap[ReplicaId] = BoundedMap(link_limit)
-        """Session hash -> the replica its last turn ran on; stored object's hash -> the replica that stores it."""
+        self.index = Index(index_bytes)
         self.sizes: dict[str, TokenSize] = {}
-        self._blocks = 0
         self._all_measured = True
 
     def __len__(self) -> int:
@@ -74,14 +73,16 @@ class Fleet:
     def __contains__(self, replica_id: ReplicaId) -> bool:
         return replica_id in self._replicas
 
-    @property
-    def index_bytes(self) -> int:
-        """Memory of the index, each entry at its worst moment (see `ENTRY_BYTES` and `LINK_BYTES`)."""
-        return self._blocks * ENTRY_BYTES + (len(self.turns) + len(self.homes)) * LINK_BYTES
+    def get(self, replica_id: ReplicaId) -> Replica | None:
+        """Return a replica, None when it is not, or no longer, in the fleet."""
+        return self._replicas.get(replica_id)
 
     def add(self, replica_id: ReplicaId) -> Replica:
         """Take a replica in, cold. It is believed to be as fast as the fleet's mean."""
         replica = self._replicas.setdefault(replica_id, Replica(replica_id, self._prior_tokens_per_s))
+        self.index.add(replica.mirror)
+        if self._tie_seed:
+            replica.last_chosen = -1 - xxhash.xxh3_64_intdigest(replica_id.encode(), self._tie_seed)
         self._spread_rates()
         return replica
 
@@ -98,7 +99,7 @@ class Fleet:
 
     def remove(self, replica_id: ReplicaId) -> None:
         """Forget a replica and what it held; requests still running there can be settled."""
-        self._blocks -= len(self._replicas.pop(replica_id).mirror)
+        self.index.remove(self._replicas.pop(replica_id).mirror)
 
     def size_of(self, model: str) -> TokenSize:
         """Return what is learnt of a model's tokens."""
@@ -112,7 +113,7 @@ class Fleet:
 
         Raises NoReplicaError when there is no replica.
         """
-        return choose(self._recall(request, now, ()), self._policy, request, now)
+        return choose(self._recall(request, now, ()), self.policy, request, now)
 
     def route(self, request: RoutingRequest, now: float, excluded: Collection[ReplicaId] = ()) -> Ticket:
         """Choose a replica for `request`, never one of `excluded`, and count the request in.
@@ -120,10 +121,9 @@ class Fleet:
         Raises NoReplicaError when the fleet is empty or wholly excluded.
         """
         known = self._recall(request, now, excluded)
-        decision = choose(known, self._policy, request, now)
+        decision = choose(known, self.policy, request, now)
         replica = self._replicas[decision.replica]
-        self._sequence += 1
-        replica.last_chosen = self._sequence
+        self.count_chosen(replica)
         if replica.health.failures:
             replica.health.tried(now)
         uncached = decision.prompt_tokens - decision.matched_tokens
@@ -131,7 +131,13 @@ class Fleet:
         entry = Entry(uncached, request.streaming, now, end_s)
         replica.ledger.open(entry)
         replica.count_recent(uncached, now)
-        return Ticket(request, replica, decision, known.scale, self._acquire(replica, request), entry)
+        lease = None if request.prompt is None else self.index.hold(replica.mirror, request.prompt)
+        return Ticket(self._sequence, request, replica, decision, known.scale, lease, entry)
+
+    def count_chosen(self, replica: Replica) -> None:
+        """Note that a replica was chosen last, here or by another router."""
+        self._sequence += 1
+        replica.last_chosen = self._sequence
 
     def _recall(self, request: RoutingRequest, now: float, excluded: Collection[ReplicaId]) -> Known:
         candidates = self._candidates(request.model, now, excluded)
@@ -141,16 +147,17 @@ class Fleet:
         prompt = request.prompt
         if prompt is not None:
             blocks = matches(candidates, prompt.hashes)
-            scale = TokenScale(prompt, self.size_of(request.model), self.turns, max(blocks))
+            scale = TokenScale(prompt, self.size_of(request.model), self.index.turns, max(blocks))
             if len(candidates) < len(self._replicas):
                 lost = self._lost_home(prompt, scale.anchor, candidates)
         hinted = None
         if request.session is not None and (request.session_is_explicit or not max(blocks)):
-            hinted = self.homes.get(request.session)
+            hinted = self.index.homes.get(request.session)
             present = any(replica.replica_id == hinted for replica in candidates)
             if hinted is not None and not present:
                 hinted, lost = None, hinted
-        return Known(candidates, blocks, scale, hinted, lost, bool(excluded))
+        stored_at = None if request.stored is None else self.index.homes.get(request.stored)
+        return Known(candidates, blocks, scale, hinted, lost, stored_at, bool(excluded))
 
     def _candidates(self, model: str, now: float, excluded: Collection[ReplicaId]) -> list[Replica]:
         """Return the replicas that may be tried: failed and excluded ones are out before affinity is looked at.
@@ -178,37 +185,9 @@ class Fleet:
         for replica in self:
             if replica.replica_id not in present:
                 matched = replica.mirror.match(prompt.hashes)
-                if self.turns.deepest(prompt, matched).blocks > anchor:
+                if self.index.turns.deepest(prompt, matched).blocks > anchor:
                     return replica.replica_id
         return None
-
-    def _acquire(self, replica: Replica, request: RoutingRequest) -> Lease | None:
-        prompt = request.prompt
-        if prompt is None or not self._make_room(len(prompt.hashes)):
-            return None
-        mirror = replica.mirror
-        before = len(mirror)
-        lease = mirror.acquire(prompt, mirror.match(prompt.hashes))
-        mirror.evict_to(mirror.capacity_bytes)
-        self._count_blocks(replica, before)
-        return lease
-
-    def _count_blocks(self, replica: Replica, before: int) -> None:
-        """Keep the fleet's number of blocks after a change of a mirror; one that has left no longer counts."""
-        if self._replicas.get(replica.replica_id) is replica:
-            self._blocks += len(replica.mirror) - before
-
-    def _make_room(self, blocks: int) -> bool:
-        """Forget the stalest blocks of the fleet until `blocks` more fit; False when too many are in use."""
-        while self._blocks + blocks > self._max_blocks:
-            idle = [(stamp, replica) for replica in self if (stamp := replica.mirror.oldest_stamp()) is not None]
-            if not idle:
-                return False
-            stalest = min(idle, key=lambda pair: pair[0])[1]
-            before = len(stalest.mirror)
-            stalest.mirror.evict_entries(EVICTION_BATCH)
-            self._count_blocks(stalest, before)
-        return True
 
     def first_byte(self, ticket: Ticket, now: float) -> None:
         """Note the first byte of the answer's body: the prefill is over. Only the first call counts."""
@@ -224,7 +203,7 @@ class Fleet:
         ledger.last_first_byte_s = now
         ledger.prefilled(ticket.entry)
 
-    def settle(self, ticket: Ticket, outcome: Outcome, now: float) -> None:
+    def settle(self, ticket: Ticket, outcome: Outcome, now: float) -> Settlement:
         """Count an attempt out and learn from it. Exactly once per ticket: a second call raises RuntimeError."""
         ticket.close()
         replica = ticket.replica
@@ -233,12 +212,31 @@ class Fleet:
         answering = ticket.first_byte_s is not None
         complete = outcome.kind is OutcomeKind.COMPLETED
         served = (complete or (answering and outcome.kind in _CUT_SHORT)) and (outcome.status or 200) < 400
+        settlement = self._settlement(ticket, outcome, served)
         if ticket.lease is not None:
-            self._release(ticket, ticket.lease, outcome, now, computed=served or answering)
+            self._release(ticket, ticket.lease, settlement, now)
         if served:
-            learn_from_answer(self.turns, self.size_of(ticket.request.model), ticket, outcome.usage)
+            learn_from_answer(self.index.turns, self.size_of(ticket.request.model), ticket, outcome.usage)
             if ticket.request.session is not None and self._replicas.get(replica.replica_id) is replica:
-                self.homes.put(ticket.request.session, replica.replica_id)
+                self.index.homes.put(ticket.request.session, replica.replica_id)
+        return settlement
+
+    def _settlement(self, ticket: Ticket, outcome: Outcome, served: bool) -> Settlement:
+        usage, size = outcome.usage, self.size_of(ticket.request.model)
+        answer_tokens = usage.completion_tokens or 0
+        answer_bytes = int(answer_tokens * size.bytes_per_token)
+        if ticket.request.prompt is not None:
+            answer_bytes += ticket.request.prompt.open_bytes or 0
+        cached, believed = usage.cached_tokens, ticket.residency_tokens
+        return Settlement(
+            served=served,
+            computed=served or ticket.first_byte_s is not None,
+            overestimated=cached is not None and cached + 2 * ticket.replica.block_tokens < believed,
+            answer_bytes=answer_bytes,
+            prompt_tokens=usage.prompt_tokens or ticket.decision.prompt_tokens,
+            answer_tokens=answer_tokens,
+            bytes_per_token=size.bytes_per_token,
+        )
 
     def _judge(self, replica: Replica, outcome: Outcome, now: float) -> None:
         if outcome.kind in FAILURES:
@@ -248,24 +246,12 @@ class Fleet:
         elif outcome.kind is OutcomeKind.COMPLETED and replica.health.failures:
             replica.health.succeeded()
 
-    def _release(self, ticket: Ticket, lease: Lease, outcome: Outcome, now: float, computed: bool) -> None:
-        mirror = ticket.replica.mirror
-        before = len(mirror)
-        size = self.size_of(ticket.request.model)
-        if ticket.replica.report.kv_tokens is not None:
-            mirror.capacity_bytes = ticket.replica.report.kv_tokens * size.bytes_per_token
-        reported = outcome.usage.cached_tokens
-        if (
-            reported is not None
-            and lease.stale_stamp >= 0
-            and reported + 2 * ticket.replica.block_tokens < ticket.residency_tokens
-        ):
-            mirror.evict_unused_since(lease.stale_stamp)
-        answer_bytes = int((outcome.usage.completion_tokens or 0) * size.bytes_per_token)
-        if ticket.request.prompt is not None:
-            answer_bytes += ticket.request.prompt.open_bytes or 0
-        mirror.release(lease, now, computed, answer_bytes)
-        self._count_blocks(ticket.replica, before)
+    def _release(self, ticket: Ticket, lease: Lease, settlement: Settlement, now: float) -> None:
+        replica, index = ticket.replica, self.index
+        replica.size_cache(self.size_of(ticket.request.model).bytes_per_token)
+        if settlement.overestimated and lease.stale_stamp >= 0:
+            index.evict_unused_since(replica.mirror, lease.stale_stamp)
+        index.release(replica.mirror, lease, now, settlement.computed, settlement.answer_bytes)
 
     def observe_engine(self, replica_id: ReplicaId, report: EngineReport) -> bool:
         """Take in a reading of an engine's metrics; return whether it shows a restart, which empties the mirror."""
@@ -273,7 +259,7 @@ class Fleet:
         restarted = _restarted(replica.report, report)
         if restarted:
             self.forget_residency(replica_id)
-        foreign = max(0, (report.waiting or 0) - len(replica.ledger.pending))
+        foreign = max(0, (report.waiting or 0) - len(replica.ledger.pending) - replica.peer_load.pending)
         replica.observe(report.completed_by(replica.report), foreign * FOREIGN_TOKENS)
         return restarted
 
@@ -285,10 +271,7 @@ class Fleet:
 
     def forget_residency(self, replica_id: ReplicaId) -> None:
         """Empty a replica's mirror: its process is known to have lost its cache."""
-        replica = self._replicas[replica_id]
-        before = len(replica.mirror)
-        replica.mirror.clear()
-        self._count_blocks(replica, before)
+        self.index.clear(self._replicas[replica_id].mirror)
 
 
 def _restarted(before: EngineReport, after: EngineReport) -> bool:

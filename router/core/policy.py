@@ -81,7 +81,7 @@ def _shares_of_recent_work(ask: Ask) -> list[float]:
 
 def least_load(ask: Ask) -> list[Score]:
     """The shortest waiting line; then the fewest streams: at a microsecond each they only break ties."""
-    return _priced(ask, [replica.queue_s(ask.now) + replica.ledger.streams * 1e-6 for replica in ask.candidates])
+    return _priced(ask, [replica.queue_s(ask.now) + replica.streams * 1e-6 for replica in ask.candidates])
 
 
 def round_robin(ask: Ask) -> list[Score]:
@@ -100,7 +100,7 @@ def prefix_hash(ask: Ask) -> list[Score]:
     key = ask.key
     if key is None:
         return round_robin(ask)
-    streams = [replica.ledger.streams for replica in ask.candidates]
+    streams = [replica.streams for replica in ask.candidates]
     bound = BOUNDED_LOAD * (sum(streams) + 1) / len(streams)
     ranks = _rendezvous_ranks(ask, key)
     over = [count + 1 > max(bound, 1.0) for count in streams]

@@ -19,6 +19,9 @@ LONG_BLOCK_BYTES = 4096
 MEDIA_BYTES = 2048
 """Canonical bytes that one image, sound or file counts for: placeholders of about 500 tokens, whatever its own size."""
 
+_OPERATOR = frozenset({b"template", b"template-arguments", b"documents", b"tools", b"system", b"developer"})
+"""Messages of whoever runs the application: the same in many sessions."""
+
 Bytes = bytes | memoryview
 """Long messages come as views, so that they are hashed where they lie."""
 
@@ -43,7 +46,7 @@ def open_hash(block: int, text: Bytes) -> int:
 class PromptBuilder:
     """Collects the canonical prompt in the order a chat template renders it and hashes it block by block."""
 
-    __slots__ = ("_answers_at", "_bytes_per_token", "_ends", "_hash", "_hashes", "_open_text", "_size")
+    __slots__ = ("_answers_at", "_bytes_per_token", "_ends", "_hash", "_hashes", "_open_text", "_opening", "_size")
 
     def __init__(self, scope: int, bytes_per_token: float | None = None) -> None:
         """Start a prompt in `scope` (see `scope_hash`); `bytes_per_token` only where it is exact (token ids)."""
@@ -53,12 +56,15 @@ class PromptBuilder:
         self._size = 0
         self._answers_at: list[int] = []
         self._open_text: Bytes | None = None
+        self._opening = -1
         self._bytes_per_token = bytes_per_token
 
     def add(self, tag: bytes, content: Bytes) -> None:
         """Append a message: `tag` is its role, `content` its canonical bytes. Its end closes a block."""
         if tag == b"assistant":
             self._answers_at.append(len(self._hashes))
+        if self._opening < 0 and tag not in _OPERATOR:
+            self._opening = len(self._hashes)
         self._hash = _hash(tag, self._hash)
         self._add_bytes(content)
 
@@ -114,4 +120,5 @@ class PromptBuilder:
         """Return the prompt; None when it is shorter than one block: it has no key and shares none."""
         if self._size < BLOCK_BYTES:
             return None
-        return Prompt(self._hashes, self._ends, self._answers_at, self._bytes_per_token, self._open_text)
+        opening = max(0, self._opening)
+        return Prompt(self._hashes, self._ends, self._answers_at, self._bytes_per_token, self._open_text, opening)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import exp
+from typing import NamedTuple
 
 from router.core.health import Health
 from router.core.latency import PrefillRate
@@ -28,6 +29,20 @@ DEFAULT_BLOCK_TOKENS = 16
 """vLLM's default block size, until the engine's own is read."""
 
 
+class Load(NamedTuple):
+    """What is under way on a replica."""
+
+    uncached_tokens: int = 0
+    """Prompt tokens sent there and not yet prefilled."""
+    pending: int = 0
+    """Requests whose prefill is not known to be over."""
+    streams: int = 0
+    """Requests in flight."""
+
+
+IDLE = Load()
+
+
 class Replica:
     """The books of one replica."""
 
@@ -41,6 +56,7 @@ class Replica:
         "ledger",
         "mirror",
         "models",
+        "peer_load",
         "rate",
         "replica_id",
         "report",
@@ -58,7 +74,9 @@ class Replica:
         self.last_chosen = 0
         """Sequence number of the last request sent here: ties go to the least recently chosen."""
         self.foreign_tokens = 0.0
-        """Prefill that others than this router have queued there, estimated from the engine's waiting line."""
+        """Prefill that others than the routers have queued there, estimated from the engine's waiting line."""
+        self.peer_load = IDLE
+        """What other routers have under way there, by their own account."""
         self._memory_wait_s = 0.0
         self._recent_tokens = 0.0
         self._recent_at_s = 0.0
@@ -67,6 +85,16 @@ class Replica:
     def block_tokens(self) -> int:
         """Tokens per block of the engine's cache."""
         return self.report.block_tokens or DEFAULT_BLOCK_TOKENS
+
+    @property
+    def load(self) -> Load:
+        """What this router has under way there."""
+        return Load(self.ledger.uncached_tokens, len(self.ledger.pending), self.ledger.streams)
+
+    @property
+    def streams(self) -> int:
+        """Requests in flight there, of all routers."""
+        return self.ledger.streams + self.peer_load.streams
 
     def available(self, now: float) -> bool:
         """Tell whether a request may be sent here: healthy or due for a trial, and not put to sleep."""
@@ -81,7 +109,8 @@ class Replica:
         ledger = self.ledger
         if ledger.pending:
             ledger.expire(now)
-        wait_s = (ledger.uncached_tokens + self.foreign_tokens) / self.rate.tokens_per_s + self._memory_wait_s
+        tokens = ledger.uncached_tokens + self.peer_load.uncached_tokens + self.foreign_tokens
+        wait_s = tokens / self.rate.tokens_per_s + self._memory_wait_s
         return wait_s + BUSY_S if now < self.health.busy_until_s else wait_s
 
     def observe(self, report: EngineReport, foreign_tokens: float) -> None:
@@ -90,6 +119,11 @@ class Replica:
         self.foreign_tokens = foreign_tokens
         excess = (report.kv_usage_ratio or 0.0) - KV_NEARLY_FULL_RATIO
         self._memory_wait_s = max(0.0, KV_FULL_S * excess / (1.0 - KV_NEARLY_FULL_RATIO))
+
+    def size_cache(self, bytes_per_token: float) -> None:
+        """Tell the mirror how many canonical bytes the engine's cache holds, once its size in tokens is known."""
+        if self.report.kv_tokens is not None:
+            self.mirror.capacity_bytes = self.report.kv_tokens * bytes_per_token
 
     def pressure_ratio(self, now: float) -> float:
         """Return saturation, 0 idle to 1 full: the fuller of waiting line (1 s is half) and KV cache."""

@@ -130,6 +130,10 @@ class Mirror:
                 high = middle - 1
         return low
 
+    def holds(self, block: int) -> bool:
+        """Tell whether a block is resident."""
+        return block in self._idle or block in self._held
+
     def holds_answer(self, leaf: int) -> bool:
         """Tell whether the answer to the prompt that ends in `leaf` is resident."""
         return (leaf ^ _ANSWER_BITS) in self._idle

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from router.core.ledger import Entry
 from router.core.replica import Replica
 from router.core.residency import Lease
@@ -9,13 +11,31 @@ from router.core.tokens import TokenScale
 from router.core.types import Decision, RoutingRequest
 
 
+class Settlement(NamedTuple):
+    """What the end of an attempt says of its replica's cache."""
+
+    served: bool
+    """The answer came, or had begun when the client left or the replica died: its turn can go on there."""
+    computed: bool
+    """The engine has computed the prompt."""
+    overestimated: bool
+    """The engine reported clearly fewer cached tokens than it was believed to hold."""
+    answer_bytes: int
+    """Canonical size of the generated answer, which is resident behind its prompt."""
+    prompt_tokens: int
+    answer_tokens: int
+    bytes_per_token: float
+    """As learnt of the request's model, this answer not included."""
+
+
 class Ticket:
     """What must be given back when the attempt ends. Opaque to callers but for its decision and times."""
 
-    __slots__ = ("_closed", "decision", "entry", "first_byte_s", "lease", "replica", "request", "scale")
+    __slots__ = ("_closed", "decision", "entry", "first_byte_s", "lease", "number", "replica", "request", "scale")
 
     def __init__(
         self,
+        number: int,
         request: RoutingRequest,
         replica: Replica,
         decision: Decision,
@@ -23,6 +43,8 @@ class Ticket:
         lease: Lease | None,
         entry: Entry,
     ) -> None:
+        self.number = number
+        """Grows from ticket to ticket."""
         self.request = request
         self.replica = replica
         self.decision = decision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from router.core.bounded import BoundedMap
@@ -29,6 +30,16 @@ class Anchor(NamedTuple):
 _NO_ANCHOR = Anchor(0, 0, 0, 0)
 
 
+def turn_links(prompt: Prompt, prompt_tokens: int, answer_tokens: int) -> list[tuple[int, int]]:
+    """Return what is remembered of a turn's end, hash by hash: its token counts, and how far a text went on."""
+    packed = prompt_tokens << _ANSWER_BITS | min(answer_tokens, _ANSWER_MASK)
+    leaf = prompt.hashes[-1]
+    if prompt.open_text is None:
+        return [(leaf, packed)]
+    rest = prompt.open_text[prompt.ends_bytes[-1] :]
+    return [(leaf ^ _OPEN_BITS, len(rest)), (open_hash(leaf, rest), packed)]
+
+
 class TurnEnds:
     """Ends of answered prompts: their last block's hash -> tokens of prompt and answer. Where a session can go on."""
 
@@ -43,12 +54,16 @@ class TurnEnds:
 
     def put(self, prompt: Prompt, prompt_tokens: int, answer_tokens: int) -> None:
         """Remember that a prompt has been answered."""
-        leaf = prompt.hashes[-1]
-        if prompt.open_text is not None:
-            rest = prompt.open_text[prompt.ends_bytes[-1] :]
-            self._ends.put(leaf ^ _OPEN_BITS, len(rest))
-            leaf = open_hash(leaf, rest)
-        self._ends.put(leaf, prompt_tokens << _ANSWER_BITS | min(answer_tokens, _ANSWER_MASK))
+        self.put_links(turn_links(prompt, prompt_tokens, answer_tokens))
+
+    def put_links(self, links: Iterable[tuple[int, int]]) -> None:
+        """Remember a turn's end by its links (see `turn_links`)."""
+        for key, value in links:
+            self._ends.put(key, value)
+
+    def knows(self, block: int) -> bool:
+        """Tell whether a prompt of messages that ends in this block has been answered."""
+        return block in self._ends
 
     def deepest(self, prompt: Prompt, matched: int) -> Anchor:
         """Return the last turn end within the `matched` leading blocks, and what of a text follows them."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 ReplicaId = str
-"""Opaque id of a replica, stable per address and start of the router; never an address."""
+"""Opaque id of a replica, stable per address as long as the key of its hash is; never an address."""
 
 
 class Reason(StrEnum):
@@ -74,6 +74,8 @@ class Prompt(NamedTuple):
     open_text: bytes | memoryview | None = None
     """The whole of a text, or of ids, to be completed: a longer one goes on inside its last block, so only whole blocks
     are keys. None for messages, whose end closes a block."""
+    opening_blocks: int = 0
+    """Blocks before the first message that is not the operator's: tools, system prompt. What sessions share."""
 
     @property
     def open_bytes(self) -> int | None:
@@ -100,8 +102,8 @@ class RoutingRequest(NamedTuple):
     """Keyed 64-bit hash of a session hint, in the request's scope."""
     session_is_explicit: bool = False
     """True for a header or `session_id`: it wins over the computed prefix. Other hints only fill in for it."""
-    stored_at: ReplicaId | None = None
-    """The replica that stores the object which the request names; no other can serve it."""
+    stored: int | None = None
+    """Hash of the id of a stored object (a response) which the request names: only its replica can serve it."""
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):

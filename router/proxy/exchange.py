@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import getrandbits
 from typing import Protocol
 
+from router.core.landmarks import Question, Recollection
 from router.core.ticket import Ticket
 from router.core.types import NoReplicaError, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.proxy import report
@@ -53,6 +55,8 @@ class Exchange:
         self.ticket: Ticket | None = None
         self.excluded: list[ReplicaId] = []
         self.started_s = plane.clock()
+        self.recollected = False
+        """Whether the store taught something of this request."""
         self.overhead_s = 0.0
         self.first_byte_s: float | None = None
         self.error: RouterError | None = None
@@ -80,13 +84,27 @@ class Exchange:
         self.started_s = plane.clock()
         plane.active.add(self)
         session = incoming.first_of(plane.session_headers)
-        self.request = read_request(incoming.path, incoming.body(), session, plane.fleet.homes.get)
-        self._attempt(self.request)
-        self.overhead_s = plane.clock() - self.started_s
+        self.request = request = read_request(incoming.path, incoming.body(), session)
+        asked = plane.question(request)
+        if asked is None or plane.store is None:
+            self._route(request)
+        else:
+            plane.store.ask(asked, partial(self._recalled, request, asked))
+
+    def _recalled(self, request: RoutingRequest, asked: Question, recollection: Recollection | None) -> None:
+        """Go on with what other routers know of the request, or without."""
+        if recollection is not None:
+            self.recollected = self.plane.recollect(asked, recollection)
+        if not self.response_complete:  # the client may have left meanwhile
+            self._route(request)
+
+    def _route(self, request: RoutingRequest) -> None:
+        self._attempt(request)
+        self.overhead_s = self.plane.clock() - self.started_s
 
     def _attempt(self, request: RoutingRequest) -> None:
         try:
-            self.ticket = self.plane.fleet.route(request, self.plane.clock(), self.excluded)
+            self.ticket = self.plane.route(request, self.excluded)
         except NoReplicaError:
             self.fail(RouterError.UPSTREAM_FAILED if self.excluded else RouterError.NO_REPLICA)
             return
@@ -180,7 +198,7 @@ class Exchange:
     def _note_content(self, answer: Answer, data: bytes) -> None:
         if self.ticket is not None and not answer.is_preamble(data):
             self.first_byte_s = self.plane.clock()
-            self.plane.fleet.first_byte(self.ticket, self.first_byte_s)
+            self.plane.first_byte(self.ticket, self.first_byte_s)
 
     def _commit(self, answer: Answer, data: bytes) -> None:
         """Send the head and the first bytes of the body on: from here the answer is this replica's."""
@@ -223,7 +241,7 @@ class Exchange:
     def _remember_response(self, answer: Answer) -> None:
         stored = response_id(answer.first)
         if stored is not None and self.ticket is not None:
-            self.plane.fleet.homes.put(stored_object_hash(stored), self.ticket.decision.replica)
+            self.plane.remember(stored_object_hash(stored), self.ticket.decision.replica)
 
     def answer_lost(self, error: Exception | None, began: bool) -> None:
         """Tell the client if it has part of the answer; otherwise try elsewhere."""
@@ -274,7 +292,7 @@ class Exchange:
     def _settle(self, outcome: Outcome) -> None:
         ticket, self.ticket = self.ticket, None
         if ticket is not None:
-            self.plane.fleet.settle(ticket, outcome, self.plane.clock())
+            self.plane.settle(ticket, outcome)
 
     def _end(self, outcome: Outcome | None) -> None:
         record = report.record(self, outcome, self.plane.clock())

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from router.core.prompt import Bytes, PromptBuilder, scope_hash, session_hash
-from router.core.types import Prompt, ReplicaId, RoutingRequest
+from router.core.types import Prompt, RoutingRequest
 
 Raw = msgspec.Raw
 
@@ -80,22 +80,20 @@ def stored_object_hash(object_id: str) -> int:
     return session_hash(_STORED, object_id)
 
 
-def read_request(
-    path: str, body: bytes, session: str | None, stored_at: Callable[[int], ReplicaId | None]
-) -> RoutingRequest:
-    """Read what routing needs. `session`: the session header's value; `stored_at`: who stores an object, by its hash.
+def read_request(path: str, body: bytes, session: str | None) -> RoutingRequest:
+    """Read what routing needs. `session`: the session header's value.
 
     A body that is not of the path's shape is routed by load: the engine has the last word on it.
     """
     shape = SHAPES.get(path)
     if shape is None:
-        return _unread(path, body, session, stored_at)
+        return _unread(path, body, session)
     try:
         fields = _decode_body(body)
         scope = scope_hash(fields.model, fields.cache_salt or "")
         prompt = _READERS[shape](fields, scope)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        return _unread(path, body, session, stored_at)
+        return _unread(path, body, session)
     hint, explicit = _session(fields, session)
     previous = fields.previous_response_id
     return RoutingRequest(
@@ -106,20 +104,18 @@ def read_request(
         bool(fields.stream),
         None if hint is None else session_hash(scope_hash(fields.model), hint),
         explicit,
-        stored_at(stored_object_hash(previous)) if isinstance(previous, str) else None,
+        stored_object_hash(previous) if isinstance(previous, str) else None,
     )
 
 
-def _unread(
-    path: str, body: bytes, session: str | None, stored_at: Callable[[int], ReplicaId | None]
-) -> RoutingRequest:
+def _unread(path: str, body: bytes, session: str | None) -> RoutingRequest:
     try:
         model = _decode_named(body).model if body[:1] == b"{" else ""
     except (msgspec.MsgspecError, ValueError, RecursionError):
         model = ""
     stored = None
     if path.startswith("/v1/responses/"):
-        stored = stored_at(stored_object_hash(path.split("/")[3]))
+        stored = stored_object_hash(path.split("/")[3])
     hint = None if session is None else session_hash(scope_hash(model), session)
     return RoutingRequest(model, "unknown", None, len(body), False, hint, hint is not None, stored)
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from router.core.fleet import Fleet
-from router.core.types import ReplicaId
-from router.ports import Observer
+from router.core.landmarks import Question, Recollection, question, recollect
+from router.core.ticket import Ticket
+from router.core.types import Outcome, ReplicaId, RoutingRequest
+from router.ports import Observer, Store
 from router.proxy.pool import Address, Pool
 
 SWEEP_S = 0.5
@@ -53,11 +55,16 @@ class Plane:
         limits: Limits,
         session_headers: tuple[bytes, ...] = (b"x-session-id",),
         authorization: bytes | None = None,
+        store: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`session_headers` in lower case, first found wins; `authorization` replaces the clients' towards engines."""
+        """`session_headers` in lower case, first found wins; `authorization` replaces the clients' towards engines.
+
+        `store`: what is shared with other routers; None for a router on its own.
+        """
         self.fleet = fleet
         self.observer = observer
+        self.store = store
         self.limits = limits
         self.session_headers = session_headers
         self.authorization = authorization
@@ -66,6 +73,45 @@ class Plane:
         self.active: set[Active] = set()
         self.idle: set[Idle] = set()
         """Client connections between two requests."""
+
+    # The fleet's calls, and what the store is told of them
+
+    def question(self, request: RoutingRequest) -> Question | None:
+        """Return what is to be asked of the store before a request is routed; None for nothing."""
+        if self.store is None or not self.store.answers:
+            return None
+        return question(self.fleet, request)
+
+    def recollect(self, asked: Question, recollection: Recollection) -> bool:
+        """Take in what the store knew; return whether it taught anything."""
+        return recollect(self.fleet, asked, recollection, self.clock())
+
+    def route(self, request: RoutingRequest, excluded: list[ReplicaId]) -> Ticket:
+        """See `Fleet.route`."""
+        ticket = self.fleet.route(request, self.clock(), excluded)
+        if self.store is not None:
+            self.store.opened(ticket)
+        return ticket
+
+    def first_byte(self, ticket: Ticket, now: float) -> None:
+        """See `Fleet.first_byte`."""
+        self.fleet.first_byte(ticket, now)
+        if self.store is not None:
+            self.store.first_byte(ticket)
+
+    def settle(self, ticket: Ticket, outcome: Outcome) -> None:
+        """See `Fleet.settle`."""
+        settlement = self.fleet.settle(ticket, outcome, self.clock())
+        if self.store is not None:
+            self.store.settled(ticket, settlement)
+
+    def remember(self, stored: int, replica_id: ReplicaId) -> None:
+        """Note which replica stores an object, by the hash of its id."""
+        self.fleet.index.homes.put(stored, replica_id)
+        if self.store is not None:
+            self.store.stored(stored, replica_id)
+
+    # Replicas
 
     def add_replica(self, replica_id: ReplicaId, address: Address) -> None:
         """Take a replica in."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, ReplicaId, RoutingRequest, Usage
-from router.ports import RequestRecord
+from router.ports import RequestRecord, Source
 from router.proxy.errors import RETRY_AFTER_S, RouterError, error_body
 from router.proxy.headers import Headers, answer_head
 from router.proxy.incoming import Incoming
@@ -26,6 +26,7 @@ class Ended(Protocol):
     request: RoutingRequest | None
     ticket: Ticket | None
     excluded: list[ReplicaId]
+    recollected: bool
     started_s: float
     overhead_s: float
     first_byte_s: float | None
@@ -70,6 +71,7 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         status=ended.status or CLIENT_LEFT_STATUS,
         outcome=None if outcome is None else outcome.kind,
         decision=None if ticket is None else ticket.decision,
+        source=_source(ended),
         attempts=len(ended.excluded) + (ticket is not None),
         usage=Usage() if outcome is None else outcome.usage,
         overhead_s=ended.overhead_s,
@@ -77,3 +79,13 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         total_s=now - ended.started_s,
         error=None if ended.error is None else ended.error.code,
     )
+
+
+def _source(ended: Ended) -> Source | None:
+    request, ticket = ended.request, ended.ticket
+    if request is None or (request.prompt is None and request.session is None):
+        return None
+    if ended.recollected:
+        return "redis"
+    known = ticket is not None and (ticket.decision.home is not None or ticket.decision.matched_tokens > 0)
+    return "local" if known else "none"

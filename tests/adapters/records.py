@@ -24,6 +24,7 @@ def record(**fields: Any) -> RequestRecord:
         "status": 200,
         "outcome": OutcomeKind.COMPLETED,
         "decision": decision(),
+        "source": "local",
         "attempts": 1,
         "usage": Usage(500, 464, 20, "stop"),
         "overhead_s": 0.000_12,

@@ -139,7 +139,7 @@ async def test_the_index_never_takes_more_than_it_may(stage: Stage) -> None:
     client = await stage.client(router)
     for number in range(60):
         assert (await client.ask(chat(f"{number} " + "some words " * 9_000, max_tokens=1))).status == 200
-        assert router.house.fleet.index_bytes <= 1 << 20
+        assert router.house.fleet.index.size_bytes <= 1 << 20
     assert total((await samples(router))["warmroute_index_bytes"]) > (1 << 20) / 2
     last = await client.ask(chat("59 " + "some words " * 9_000, max_tokens=1))
     assert last.reason == "warm", "what was used last is kept"

@@ -25,7 +25,8 @@ def finished() -> RequestRecord:
     decision = Decision("r", Reason.WARM, [], prompt_tokens=100, matched_tokens=64, home="r")
     return RequestRecord(
         request_id="i", method="POST", path="/v1/completions", model="m", shape="completions", streaming=True,
-        status=200, outcome=OutcomeKind.DIED, decision=decision, attempts=1, usage=Usage(100, 64, 10, "stop"),
+        status=200, outcome=OutcomeKind.DIED, decision=decision, source="local", attempts=1,
+        usage=Usage(100, 64, 10, "stop"),
         overhead_s=0.001, ttft_s=0.1, total_s=1.0, error="upstream_died",
     )  # fmt: skip
 

@@ -153,7 +153,8 @@ def test_models_do_not_mix() -> None:
 
 def test_a_stored_object_is_found_where_it_is_stored() -> None:
     fleet = fleet_of(3)
-    request = RoutingRequest("", "unknown", None, 0, stored_at="r2")
+    fleet.index.homes.put(7, "r2")
+    request = RoutingRequest("", "unknown", None, 0, stored=7)
     assert (fleet.explain(request, 0.0).replica, fleet.explain(request, 0.0).reason) == ("r2", Reason.PINNED)
 
 
@@ -170,14 +171,14 @@ def test_an_attempt_that_did_no_work_leaves_no_residency(kind: OutcomeKind) -> N
     fleet = fleet_of(1)
     fleet.settle(fleet.route(chat(*turns(1)), 0.0), Outcome(kind, 503), 0.1)
     assert len(fleet["r0"].mirror) == 0
-    assert fleet.index_bytes == 0
+    assert fleet.index.size_bytes == 0
 
 
 def test_4xx_says_nothing_of_a_replica_and_teaches_no_session() -> None:
     fleet = fleet_of(2)
     fleet.settle(fleet.route(chat(*turns(1), session="s"), 0.0), Outcome(OutcomeKind.COMPLETED, 400), 0.1)
     assert all(replica.health.up for replica in fleet)
-    assert len(fleet.homes) == 0
+    assert len(fleet.index.homes) == 0
     assert fleet.explain(chat(*turns(1), session="s"), 1.0).reason is Reason.NEW
 
 

@@ -49,9 +49,9 @@ async def test_a_replica_that_leaves_moves_only_its_own_sessions_and_spreads_the
     talks = [ChatTalk(number, stream=False) for number in range(36)]
     before = await speak(client, talks)
     gone = router.id_of(replicas[0])
-    index_bytes = router.house.fleet.index_bytes
+    index_bytes = router.house.fleet.index.size_bytes
     remove(router, gone)
-    assert router.house.fleet.index_bytes < index_bytes, "its blocks leave the index"
+    assert router.house.fleet.index.size_bytes < index_bytes, "its blocks leave the index"
     after = await speak(client, talks)
     moved = {number for number in after if after[number][0] != before[number][0]}
     assert moved == {number for number, (name, _) in before.items() if name == gone}

@@ -90,9 +90,9 @@ class Books(RuleBasedStateMachine):
     @invariant()
     def the_index_is_counted_and_within_its_budget(self) -> None:
         fleet = self.fleet
-        blocks, links = sum(len(replica.mirror) for replica in fleet), len(fleet.turns) + len(fleet.homes)
-        assert fleet.index_bytes == blocks * ENTRY_BYTES + links * LINK_BYTES
-        assert fleet.index_bytes <= 400 * ENTRY_BYTES
+        blocks, links = sum(len(replica.mirror) for replica in fleet), len(fleet.index.turns) + len(fleet.index.homes)
+        assert fleet.index.size_bytes == blocks * ENTRY_BYTES + links * LINK_BYTES
+        assert fleet.index.size_bytes <= 400 * ENTRY_BYTES
 
     def teardown(self) -> None:
         for ticket in self.open:

@@ -22,7 +22,7 @@ LONG = "many words of a long text, " * 60
 
 def read(body: Any, path: str = CHAT, session: str | None = None) -> RoutingRequest:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return read_request(path, data, session, lambda _: None)
+    return read_request(path, data, session)
 
 
 def prompt_of(body: Any, path: str = CHAT) -> Prompt:
@@ -279,10 +279,10 @@ def test_sessions_are_whole_names_within_a_model() -> None:
         (RESPONSES, b'{"input":"x","previous_response_id":"resp_1"}'),
     ],
 )
-def test_a_request_that_names_a_stored_response_knows_where_it_is(path: str, body: bytes) -> None:
-    homes = {stored_object_hash("resp_1"): "r-7"}
-    assert read_request(path, body, None, homes.get).stored_at == "r-7"
-    assert read_request(path.replace("_1", "_2"), body.replace(b"_1", b"_2"), None, homes.get).stored_at is None
+def test_a_request_that_names_a_stored_response_is_known_by_it(path: str, body: bytes) -> None:
+    assert read_request(path, body, None).stored == stored_object_hash("resp_1")
+    another = read_request(path.replace("_1", "_2"), body.replace(b"_1", b"_2"), None).stored
+    assert another == stored_object_hash("resp_2") != stored_object_hash("resp_1")
 
 
 # Every process, any body
@@ -291,7 +291,7 @@ def test_a_request_that_names_a_stored_response_knows_where_it_is(path: str, bod
 def test_hashes_are_equal_in_every_process() -> None:
     program = (
         "import json, sys; from router.proxy.openai import read_request;"
-        "r = read_request('/v1/chat/completions', sys.stdin.buffer.read(), 's', lambda _: None);"
+        "r = read_request('/v1/chat/completions', sys.stdin.buffer.read(), 's');"
         "print(json.dumps([r.prompt.hashes, r.session]))"
     )
     body = json.dumps(BASE | {"cache_salt": "x", "tools": [{"type": "function"}]}).encode()
@@ -306,7 +306,7 @@ def test_hashes_are_equal_in_every_process() -> None:
         ).stdout
         for seed in ("0", "1234")
     }
-    own = read_request(CHAT, body, "s", lambda _: None)
+    own = read_request(CHAT, body, "s")
     assert own.prompt is not None
     assert {json.dumps([own.prompt.hashes, own.session]).encode()} == {line.strip() for line in seen}
 
@@ -326,10 +326,10 @@ FIELDS = st.sampled_from(
 def test_any_json_is_read_without_raising(body: dict[str, Any]) -> None:
     data = json.dumps(body).encode()
     for path in (CHAT, COMPLETIONS, RESPONSES, MESSAGES, EMBEDDINGS, "/v1/responses/", "/v1/other"):
-        assert read_request(path, data, None, lambda _: None).body_bytes == len(data)
+        assert read_request(path, data, None).body_bytes == len(data)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_without_raising(data: bytes) -> None:
     for path in (CHAT, COMPLETIONS, RESPONSES, MESSAGES, EMBEDDINGS, "/v1/other"):
-        assert read_request(path, data, "s", lambda _: None).body_bytes == len(data)
+        assert read_request(path, data, "s").body_bytes == len(data)
