@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from router.core.landmarks import Question, Recollection
+from router.core.landmarks import Question
 from router.core.ticket import Settlement, Ticket
 from router.core.types import Decision, EngineReport, OutcomeKind, ReplicaId, Usage
 
@@ -59,10 +59,10 @@ class Store(Protocol):
     def answers(self) -> bool:
         """Whether it is worth asking: False while the store is down or slow."""
 
-    def ask(self, question: Question, then: Callable[[Recollection | None], None]) -> None:
-        """Call `then` once, within the store's deadline: with what is known, or None where that can't be said in time.
+    def ask(self, question: Question, then: Callable[[bool], None]) -> None:
+        """Let the fleet learn the answer, then call `then` once: with whether there was anything to learn.
 
-        What comes too late for that is learnt all the same, behind the request's back.
+        That is within the store's deadline. What comes too late is learnt all the same, behind the request's back.
         """
 
     def opened(self, ticket: Ticket) -> None:

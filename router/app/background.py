@@ -69,3 +69,5 @@ def start_all(house: House, spawn: Callable[[Awaitable[None]], None]) -> None:
     for replica_id in list(house.addresses):
         spawn(watch_replica(house, replica_id))
     spawn(house.plane.sweep_forever())
+    if house.store is not None:
+        house.store.start(spawn)

@@ -1,15 +1,16 @@
-"""Runs the router: two uvicorn servers, client and admin, in one event loop."""
+"""Runs the router: two uvicorn servers, client and admin, in one event loop, or several such processes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
@@ -45,16 +46,28 @@ class _Server(uvicorn.Server):
 def run(settings: Settings) -> int:
     """Run until SIGINT or SIGTERM, then let running requests finish; return the exit code.
 
-    Raises StartError when a port is taken or the TLS files are unusable.
+    Raises StartError when a port is taken, the TLS files are unusable or a worker can't start.
     """
-    _set_up_logging(settings.log_level)
+    set_up_logging(settings.log_level)
     client_socket = _listen(settings.host, settings.port)
-    admin_socket = _listen(settings.admin_host, settings.admin_port)
-    uvloop.run(_serve(settings, client_socket, admin_socket))
+    admin_sockets = [_listen(settings.admin_host, port) for port in _admin_ports(settings)]
+    ready = functools.partial(_announce, settings, client_socket, admin_sockets)
+    if settings.workers > 1:
+        from router.app.workers import run_workers
+
+        run_workers(settings, client_socket, admin_sockets, ready)
+    else:
+        uvloop.run(serve(settings, client_socket, admin_sockets[0], ready))
     return 0
 
 
-def _set_up_logging(level: str) -> None:
+def _admin_ports(settings: Settings) -> range | tuple[int, ...]:
+    """One port for each worker, upwards from the first; 0 takes free ones."""
+    first, count = settings.admin_port, settings.workers
+    return range(first, first + count) if first else (0,) * count
+
+
+def set_up_logging(level: str) -> None:
     """Plain lines on stderr; caller, thread and process, which no line shows, are not collected: half a line's cost."""
     logging.basicConfig(level=level.upper(), format="%(message)s", stream=sys.stderr)
     for unused in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
@@ -82,7 +95,13 @@ def _listen(host: str, port: int) -> socket.socket:
         raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
 
 
-async def _serve(settings: Settings, client_socket: socket.socket, admin_socket: socket.socket) -> None:
+async def serve(
+    settings: Settings, client_socket: socket.socket, admin_socket: socket.socket, ready: Callable[[], None]
+) -> None:
+    """Run one router on two listening sockets until SIGINT or SIGTERM, then let running requests finish.
+
+    `ready` is called once, when nothing can hinder the start any more. Raises StartError when TLS files are unusable.
+    """
     house = build(settings)
     try:
         client_server = _Server(_client_config(settings, house))
@@ -90,9 +109,9 @@ async def _serve(settings: Settings, client_socket: socket.socket, admin_socket:
     except (OSError, ValueError) as error:
         raise StartError(f"TLS: {error}") from None
     admin_server = _Server(uvicorn.Config(admin_app(house), http="httptools", **_COMMON))
-    _announce(house, client_socket, admin_socket)
     _spare_the_collector()
     _stop_on_signals(client_server)
+    ready()
     tasks: set[asyncio.Future[None]] = set()
     start_all(house, lambda loop: tasks.add(asyncio.ensure_future(loop)))
     admin = asyncio.create_task(admin_server.serve(sockets=[admin_socket]))
@@ -142,11 +161,12 @@ def _stop_on_signals(server: uvicorn.Server) -> None:
         loop.add_signal_handler(number, server.handle_exit, number, None)
 
 
-def _announce(house: House, client_socket: socket.socket, admin_socket: socket.socket) -> None:
-    scheme = "https" if house.settings.ssl_certfile else "http"
+def _announce(settings: Settings, client_socket: socket.socket, admin_sockets: Sequence[socket.socket]) -> None:
+    scheme = "https" if settings.ssl_certfile else "http"
     print(f"warmroute: clients  {scheme}://{_shown(client_socket)}/v1", flush=True)
-    print(f"warmroute: admin    http://{_shown(admin_socket)}/docs", flush=True)
-    if not len(house.fleet):
+    for admin_socket in admin_sockets:
+        print(f"warmroute: admin    http://{_shown(admin_socket)}/docs", flush=True)
+    if not settings.replica:
         print("warmroute: no replica is configured: every request is answered 503", file=sys.stderr, flush=True)
 
 

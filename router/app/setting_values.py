@@ -1,10 +1,14 @@
-"""What a setting's value may be, beyond its type and range: replica URLs and header names."""
+"""What a setting's value may be, beyond its type and range: replica URLs, header names and where Redis is."""
 
 import ipaddress
 import json
 import re
 from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
+
+from pydantic import SecretStr
+
+from router.adapters.redis_store.address import parse
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2, token
@@ -88,3 +92,10 @@ def _without_repeats(items: Iterable[str]) -> tuple[str, ...]:
             raise ValueError(f"{item} is given twice")
         seen.append(item)
     return tuple(seen)
+
+
+def redis_url(url: SecretStr | None) -> SecretStr | None:
+    """The URL as it is; ValueError for one that can't be understood. Its words never quote a password."""
+    if url is not None:
+        parse(url.get_secret_value())
+    return url

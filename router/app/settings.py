@@ -1,45 +1,18 @@
 """The settings: one model, from which flags, environment variables, file keys and the reference page are made."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ByteSize,
-    Field,
-    FilePath,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from router.app.setting_values import header_names, replica_urls, split_list
-
-PolicyName = Literal["affinity", "session-hash", "prefix-hash", "least-load", "round-robin"]
-LogLevel = Literal["critical", "error", "warning", "info", "debug"]
+from router.app.setting_values import redis_url
+from router.app.settings_serving import About, ServingSettings
 
 ENVIRONMENT_PREFIX = "WARMROUTE_"
-_MIB = 1024 * 1024
-_GIB = 1024 * _MIB
 
 
-@dataclass(frozen=True, slots=True)
-class About:
-    """What `--help` and the reference page say of a setting, beside its description and range."""
-
-    group: str
-    metavar: str
-    why: str  # the reason for the default
-
-
-_Host = Field(min_length=1, max_length=255, pattern=r"^[^\s/]+$")
-_Port = Field(ge=0, le=65535)
-
-
-class Settings(BaseSettings):
+class Settings(ServingSettings):
     """All settings of `warmroute serve`.
 
     Constructing it reads nothing but its arguments: `router.app.sources.load` reads the environment and the file.
@@ -54,177 +27,69 @@ class Settings(BaseSettings):
         validate_default=False,
     )
 
-    replica: Annotated[
-        tuple[str, ...],
-        NoDecode,
-        BeforeValidator(split_list),
-        AfterValidator(replica_urls),
-        Field(description="A vLLM server, http://host:port or https://host:port. Give it once for each replica."),
-        About("Fleet", "URL", "Without any, the router starts and answers 503."),
-    ] = ()
-    policy: Annotated[
-        PolicyName,
+    redis: Annotated[
+        SecretStr | None,
+        AfterValidator(redis_url),
         Field(
-            description="How a replica is chosen: affinity weighs the warm prefix against the queue; the others are "
-            "here to compare with."
+            description="Redis or Valkey through which routers share what they know: redis://host:6379/0, rediss:// "
+            "with TLS, redis+sentinel://host:26379,host:26379/service/0, redis+cluster://host:6379,host:6379. "
+            "A password stands before the host: redis://:password@host."
         ),
-        About("Fleet", "NAME", "The best hit rate and tail of the policies compared."),
-    ] = "affinity"
-    session_header: Annotated[
-        tuple[str, ...],
-        NoDecode,
-        BeforeValidator(split_list),
-        AfterValidator(header_names),
+        About("Shared state", "URL", "One router needs none."),
+    ] = None
+    redis_prefix: Annotated[
+        str,
         Field(
-            description="A request header that names the session. Give it once for each; the first one present wins."
+            min_length=1,
+            max_length=64,
+            pattern=r"^[A-Za-z0-9_.:-]+$",
+            description="Beginning of all keys and channels there. Routers of one fleet have the same, other fleets "
+            "another.",
         ),
-        About("Fleet", "HEADER", "vLLM reads the session from this header too."),
-    ] = ("x-session-id",)
-    prefill_tokens_per_s: Annotated[
+        About("Shared state", "TEXT", "One fleet for each Redis is the usual case."),
+    ] = "warmroute"
+    redis_secret: Annotated[
+        SecretStr | None,
+        Field(
+            min_length=8,
+            description="Keys the hashes that go to Redis and seals what routers tell each other. The same on all "
+            "routers; better given in the environment than as a flag, which every local user can read.",
+        ),
+        About("Shared state", "TEXT", "Without it, whoever reads Redis can test guesses at prompts."),
+    ] = None
+    redis_deadline_ms: Annotated[
         float,
         Field(
             gt=0,
-            le=10_000_000,
-            description="Prompt tokens a replica is believed to prefill each second before its own speed was measured.",
+            le=1000,
+            description="Milliseconds that a request waits for what other routers know of it. Redis counts as slow, "
+            "and is not asked, while it takes longer.",
         ),
-        About(
-            "Fleet", "TOKENS", "The speed of the replicas that the policies were compared on; a few answers replace it."
-        ),
-    ] = 8_000.0
-    index_bytes: Annotated[
-        ByteSize,
+        About("Shared state", "MILLISECONDS", "A Redis nearby answers in less than one."),
+    ] = 5.0
+    redis_ttl_s: Annotated[
+        int,
+        Field(ge=1, le=30 * 86_400, description="Seconds after its last use that a turn is remembered in Redis."),
+        About("Shared state", "SECONDS", "Longer than engines keep what nobody uses."),
+    ] = 3600
+    workers: Annotated[
+        int,
         Field(
-            ge=_MIB,
-            le=1024 * _GIB,
-            description="Memory for the index of what the replicas hold. When it is full, "
-            "the longest unused entries go. Accepts 256MiB, 1GiB.",
+            ge=1,
+            le=64,
+            description="Router processes on the client port. They need Redis to know of each other; each has an admin "
+            "port of its own, from the admin port upwards.",
         ),
-        About("Fleet", "BYTES", "Enough for a fleet that caches 64 million tokens."),
-    ] = ByteSize(256 * _MIB)
-    engine_api_key: Annotated[
-        SecretStr | None,
+        About("Shared state", "COUNT", "One process relays some thousand streams."),
+    ] = 1
+    state_file: Annotated[
+        Path | None,
         Field(
-            description="Bearer key for the replicas, sent instead of the client's Authorization header and with "
-            "the router's own calls. Better given in the environment than as a flag, which every local user can "
-            "read."
+            description="File in which a router without Redis keeps what it knows across restarts: hashes, token "
+            "counts and replica ids, no text."
         ),
-        About("Fleet", "KEY", "Without it the client's own header passes through."),
+        About("Shared state", "FILE", "A restart then costs every session one cold turn."),
     ] = None
-
-    host: Annotated[
-        str,
-        _Host,
-        Field(description="Address that clients connect to. 0.0.0.0 for all IPv4 interfaces."),
-        About("Listening", "ADDRESS", "Nothing is open to the network unless asked for."),
-    ] = "127.0.0.1"
-    port: Annotated[
-        int,
-        _Port,
-        Field(description="Port that clients connect to. 0 takes a free one and prints it."),
-        About("Listening", "PORT", "Free beside a vLLM server, which takes 8000."),
-    ] = 8080
-    admin_host: Annotated[
-        str,
-        _Host,
-        Field(description="Address of the admin API and /metrics."),
-        About("Listening", "ADDRESS", "The admin API shows the fleet's addresses, so it stays local unless asked for."),
-    ] = "127.0.0.1"
-    admin_port: Annotated[
-        int,
-        _Port,
-        Field(description="Port of the admin API and /metrics. 0 takes a free one and prints it."),
-        About("Listening", "PORT", "A port of its own, so that it can be kept from clients."),
-    ] = 9090
-    ssl_certfile: Annotated[
-        FilePath | None,
-        Field(description="Certificate chain (PEM) of the client port; turns TLS on."),
-        About("Listening", "FILE", "TLS usually ends at a load balancer before the router."),
-    ] = None
-    ssl_keyfile: Annotated[
-        FilePath | None,
-        Field(description="Private key (PEM), when it is not in the certificate's file."),
-        About("Listening", "FILE", "A certificate file may hold its key."),
-    ] = None
-    ssl_keyfile_password: Annotated[
-        SecretStr | None,
-        Field(description="Password of the private key."),
-        About("Listening", "PASSWORD", "Most keys on servers have none."),
-    ] = None
-    ssl_ca_certs: Annotated[
-        FilePath | None,
-        Field(description="Authorities (PEM) that client certificates are checked against."),
-        About("Listening", "FILE", "Client certificates are not asked for."),
-    ] = None
-
-    max_body_bytes: Annotated[
-        ByteSize,
-        Field(
-            ge=1024,
-            le=4 * _GIB,
-            description="Largest request body taken; above it the answer is 413. Accepts 64MiB, 1GiB.",
-        ),
-        About("Limits", "BYTES", "Room for several images or an audio file in one request."),
-    ] = ByteSize(64 * _MIB)
-    max_retries: Annotated[
-        int,
-        Field(ge=0, le=5, description="Other replicas tried when one fails before its first response byte."),
-        About("Limits", "COUNT", "Two failures in a row are bad luck; three are an outage that a retry makes worse."),
-    ] = 2
-    connect_timeout_s: Annotated[
-        float,
-        Field(gt=0, le=60, description="Seconds to wait for a connection to a replica."),
-        About(
-            "Limits",
-            "SECONDS",
-            "A replica in the same data centre answers within milliseconds; one lost SYN "
-            "packet is sent again after 1 s.",
-        ),
-    ] = 2.0
-    silence_timeout_s: Annotated[
-        float,
-        Field(gt=0, le=86_400, description="Seconds without a byte from a replica after which a request is ended."),
-        About(
-            "Limits",
-            "SECONDS",
-            "Above any prefill and queue worth waiting for; vLLM leaves streams open and silent when it is stopped.",
-        ),
-    ] = 300.0
-    keepalive_s: Annotated[
-        int,
-        Field(ge=1, le=3600, description="Seconds an idle client connection is kept open."),
-        About("Limits", "SECONDS", "Longer than the 60 s of common load balancers, so that they close first."),
-    ] = 75
-    upstream_keepalive_s: Annotated[
-        float,
-        Field(gt=0, lt=5, description="Seconds an idle connection to a replica is kept for the next request."),
-        About("Limits", "SECONDS", "vLLM closes idle connections after 5 s; a request must not meet that."),
-    ] = 4.0
-    shutdown_grace_s: Annotated[
-        int,
-        Field(ge=0, le=3600, description="Seconds that running requests have to end after SIGTERM."),
-        About("Limits", "SECONDS", "What Kubernetes grants a pod by default."),
-    ] = 30
-
-    scrape_interval_s: Annotated[
-        float,
-        Field(ge=0.1, le=60, description="Seconds between two readings of a replica's /metrics."),
-        About("Observing", "SECONDS", "A reading costs vLLM 5 to 15 ms; the router counts its own requests anyway."),
-    ] = 1.0
-    models_interval_s: Annotated[
-        float,
-        Field(ge=0.5, le=3600, description="Seconds between two readings of a replica's /v1/models."),
-        About("Observing", "SECONDS", "Adapters loaded later are listed soon enough."),
-    ] = 10.0
-    log_level: Annotated[
-        LogLevel,
-        Field(description="Least severe log lines written to stderr."),
-        About("Observing", "LEVEL", "One line a request and one for each change of a replica's health."),
-    ] = "info"
-    log_requests: Annotated[
-        bool,
-        Field(description="Write one structured log line for each request."),
-        About("Observing", "", "It costs a few microseconds and answers most questions."),
-    ] = True
 
     @field_validator("*", mode="before")
     @classmethod
@@ -238,6 +103,19 @@ class Settings(BaseSettings):
     def _ports_differ(self) -> Self:
         if self.port and self.port == self.admin_port and self.host == self.admin_host:
             raise ValueError(f"port and admin_port are both {self.port}")
+        last = self.admin_port + self.workers - 1
+        if self.admin_port and last > 65535:
+            raise ValueError(f"admin_port {self.admin_port} leaves no room for the ports of {self.workers} workers")
+        if self.admin_port < self.port <= last and self.admin_port and self.host == self.admin_host:
+            raise ValueError(f"port {self.port} is among the workers' admin ports, {self.admin_port} to {last}")
+        return self
+
+    @model_validator(mode="after")
+    def _workers_share_through_redis(self) -> Self:
+        if self.workers > 1 and self.redis is None:
+            raise ValueError(f"{self.workers} workers need redis: without it each would know only its own sessions")
+        if self.state_file is not None and self.redis is not None:
+            raise ValueError("state_file has no meaning with redis, which keeps the same across restarts")
         return self
 
     @model_validator(mode="after")

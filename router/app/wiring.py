@@ -15,6 +15,9 @@ import xxhash
 
 from router.adapters.decision_log import DecisionLog
 from router.adapters.prometheus import FleetCollector
+from router.adapters.redis_store.address import parse
+from router.adapters.redis_store.options import Options
+from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import RequestLog
 from router.adapters.vllm_metrics import VllmProbe
 from router.app.models import ModelList
@@ -59,28 +62,41 @@ class House:
     metrics: FleetCollector
     client: httpx.AsyncClient
     request_log: RequestLog | None
+    store: RedisStore | None
+    """What is shared with other routers; None for a router on its own."""
+
+    async def close(self) -> None:
+        """Give everything back; when nothing uses it any more."""
+        self.plane.close()
+        if self.request_log is not None:
+            self.request_log.flush()
+        if self.store is not None:
+            await self.store.close()
+        await self.client.aclose()
 
 
 def build(settings: Settings) -> House:
     """Build a router from its settings. Nothing is listening or connected yet; call it inside the event loop."""
-    fleet = Fleet(POLICIES[settings.policy], int(settings.index_bytes), settings.prefill_tokens_per_s)
+    router, tie_seed = secrets.token_hex(8), secrets.randbits(63) | 1
+    fleet = Fleet(POLICIES[settings.policy], int(settings.index_bytes), settings.prefill_tokens_per_s, tie_seed)
     metrics, decisions = FleetCollector(fleet, time.monotonic), DecisionLog()
     observers: list[Observer] = [metrics, decisions]
     request_log = RequestLog(sys.stderr.buffer) if settings.log_requests else None
     if request_log is not None:
         observers.append(request_log)
     authorization = _authorization(settings)
-    plane = Plane(fleet, Observers(*observers), _limits(settings), _session_headers(settings), authorization)
+    store = _store(settings, fleet, router)
+    plane = Plane(fleet, Observers(*observers), _limits(settings), _session_headers(settings), authorization, store)
     client = _control_client(settings, authorization)
-    house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client, request_log)
-    salt = secrets.token_bytes(16)
+    house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client, request_log, store)
+    salt = secrets.token_bytes(16) if store is None else store.replica_salt
     for url in settings.replica:
         add_replica(house, url, salt)
     return house
 
 
 def add_replica(house: House, url: str, salt: bytes) -> None:
-    """Take a replica into every book. Its id is the address hashed with this start's salt: stable, and no address."""
+    """Take a replica into every book. Its id is the salted hash of its address: stable while the salt is."""
     replica_id = "r-" + xxhash.xxh3_64_hexdigest(salt + url.encode())[:8]
     parts = urlsplit(url)
     tls = _engine_tls() if parts.scheme == "https" else None
@@ -88,6 +104,20 @@ def add_replica(house: House, url: str, salt: bytes) -> None:
     house.plane.add_replica(replica_id, Address(parts.hostname or "", port, tls))
     house.probes[replica_id] = VllmProbe(house.client, url)
     house.addresses[replica_id] = url
+
+
+def _store(settings: Settings, fleet: Fleet, router: str) -> RedisStore | None:
+    if settings.redis is None:
+        return None
+    secret = settings.redis_secret
+    options = Options(
+        address=parse(settings.redis.get_secret_value()),
+        prefix=settings.redis_prefix,
+        secret=None if secret is None else secret.get_secret_value(),
+        deadline_s=settings.redis_deadline_ms / 1000,
+        ttl_s=settings.redis_ttl_s,
+    )
+    return RedisStore(fleet, options, router, time.monotonic)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -48,6 +48,10 @@ class BoundedMap(Generic[V]):
         if len(self._young) >= self.limit // 2:
             self._old, self._young = self._young, {}
 
+    def halves(self) -> tuple[dict[int, V], dict[int, V]]:
+        """Return the entries in order of use, in the live dicts they are in, older ones first: to be read only."""
+        return self._old, self._young
+
     def last_known(self, keys: list[int], count: int) -> int:
         """Return the position, counted from 1, of the last of the first `count` keys that is stored; 0 for none."""
         young, old = self._young, self._old

@@ -16,6 +16,9 @@ from router.core.types import Prompt, ReplicaId, RoutingRequest
 STRIDE_BLOCKS = 8
 """About 1,000 tokens of a text: what is missed behind a landmark costs less than a tenth of a second to prefill."""
 
+RECENT_BLOCKS = 16
+"""Of a text, asked for one by one: about 2,000 tokens, so that a turn's end is found if the next turn adds no more."""
+
 MAX_ASKED = 16
 """Turn ends or strides asked for, the latest first: an edit 16 turns back is rarer than a restart of the router."""
 
@@ -116,8 +119,9 @@ def asked(prompt: Prompt) -> list[int]:
     """Return the prefixes under which a prompt may be known elsewhere, as numbers of leading blocks, longest first."""
     length = len(prompt.hashes)
     if prompt.open_text is not None:
+        positions = set(range(length, max(0, length - RECENT_BLOCKS), -1))
         last = length // STRIDE_BLOCKS * STRIDE_BLOCKS
-        positions = {length, *range(last, max(0, last - MAX_ASKED * STRIDE_BLOCKS), -STRIDE_BLOCKS)}
+        positions.update(range(last, max(0, last - MAX_ASKED * STRIDE_BLOCKS), -STRIDE_BLOCKS))
     else:
         positions = {length, prompt.opening_blocks, *prompt.answers_at[-MAX_ASKED:]} - {0}
     return sorted(positions, reverse=True)

@@ -47,6 +47,17 @@ class PrefillRate:
         if self._samples >= MIN_SAMPLES:
             self.tokens_per_s = self._tokens / self._seconds
 
+    @property
+    def samples(self) -> tuple[float, float, int]:
+        """What was learnt, as `resume` takes it: decayed tokens, decayed seconds, prefills timed."""
+        return self._tokens, self._seconds, self._samples
+
+    def resume(self, tokens: float, seconds: float, samples: int) -> None:
+        """Go on from another's `samples`."""
+        self._tokens, self._seconds, self._samples = tokens, seconds, samples
+        if self.measured and seconds > 0:
+            self.tokens_per_s = tokens / seconds
+
 
 class TokenSize:
     """Canonical bytes per prompt token and how much of an answer is found again in the next turn, per model."""
@@ -67,7 +78,20 @@ class TokenSize:
         if prompt_tokens > 0:
             self._bytes = self._bytes * KEEP_RATIO + prompt_bytes
             self._tokens = self._tokens * KEEP_RATIO + prompt_tokens
-            self.bytes_per_token = min(64.0, max(0.25, self._bytes / self._tokens))
+            self._estimate()
+
+    @property
+    def learnt(self) -> tuple[float, float, float]:
+        """What was learnt, as `resume` takes it: decayed bytes, decayed tokens, reuse of answers."""
+        return self._bytes, self._tokens, self.answer_reuse_ratio
+
+    def resume(self, prompt_bytes: float, prompt_tokens: float, answer_reuse_ratio: float) -> None:
+        """Go on from another's `learnt`."""
+        self._bytes, self._tokens, self.answer_reuse_ratio = prompt_bytes, prompt_tokens, answer_reuse_ratio
+        self._estimate()
+
+    def _estimate(self) -> None:
+        self.bytes_per_token = min(64.0, max(0.25, self._bytes / self._tokens))
 
     def observe_answer(self, reused_ratio: float) -> None:
         """Learn from one follow-up turn: the share (0 to 1) of the answer before it that was a hit."""

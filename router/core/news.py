@@ -66,6 +66,8 @@ class Bulletin(msgspec.Struct, frozen=True, array_like=True, gc=False):
     loads: list[tuple[ReplicaId, Load]]
     """What the router has under way, of the replicas where it changed."""
     news: list[News]
+    leaving: bool = False
+    """The router's last words."""
 
 
 def opened(ticket: Ticket) -> Opened:

@@ -41,11 +41,17 @@ class Peers:
     def __len__(self) -> int:
         return len(self._peers)
 
+    def __contains__(self, router: str) -> bool:
+        return router in self._peers
+
     def __iter__(self) -> Iterator[tuple[str, Peer]]:
         return iter(self._peers.items())
 
     def hear(self, router: str, bulletin: Bulletin, now: float) -> None:
         """Take in a bulletin of another router."""
+        if bulletin.leaving:
+            self.forget(router, now)
+            return
         peer = self._peers.get(router)
         if peer is None:
             peer = self._peers[router] = Peer(now)

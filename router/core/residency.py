@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -38,7 +39,7 @@ class Lease(NamedTuple):
     epoch: int
 
 
-class _Release(msgspec.Struct, gc=False):
+class Release(msgspec.Struct, gc=False):
     """What one request released: blocks to evict, from the last one on, unless they were used again since.
 
     There are as many as finished requests. Numbers packed into bytes, in a struct without garbage collection, keep them
@@ -61,12 +62,26 @@ class _Release(msgspec.Struct, gc=False):
         """Return hashes and ends as numbers."""
         return memoryview(self.hashes).cast("Q"), memoryview(self.ends_bytes).cast("Q")
 
+    @property
+    def size_bytes(self) -> int:
+        """Canonical bytes of the blocks."""
+        return self.unpacked()[1][-1] - self.start_bytes if self.hashes else 0
+
     def keep(self, first: int, after: int) -> None:
         """Keep the blocks from `first` up to `after`."""
         if first:
             self.start_bytes = self.unpacked()[1][first - 1]
         kept = slice(first * 8, after * 8)
         self.hashes, self.ends_bytes = self.hashes[kept], self.ends_bytes[kept]
+
+
+def _released(lease: Lease, stamp: int, blocks: int) -> Release:
+    """Return the record of a lease's first `blocks` blocks."""
+    hashes, ends = lease.hashes, lease.ends_bytes
+    if blocks < len(hashes):
+        hashes, ends = hashes[:blocks], ends[:blocks]
+    answer = lease.hashes[-1] ^ _ANSWER_BITS
+    return Release(stamp, answer, array("Q", hashes).tobytes(), array("Q", ends).tobytes())
 
 
 class Mirror:
@@ -81,6 +96,7 @@ class Mirror:
         "_held",
         "_idle",
         "_last_stamp",
+        "_leases",
         "_released_blocks",
         "_releases",
         "capacity_bytes",
@@ -93,7 +109,9 @@ class Mirror:
         self._held: dict[int, int] = {}
         self._idle: dict[int, int] = {}
         self._answers: dict[int, int] = {}
-        self._releases: deque[_Release] = deque()
+        self._leases: dict[int, Lease] = {}
+        """Leases not yet released, by identity: what a snapshot knows of requests in flight."""
+        self._releases: deque[Release] = deque()
         self._released_blocks = 0
         self._last_stamp = -1
         self.held_bytes = 0
@@ -161,7 +179,9 @@ class Mirror:
         # What follows a match is not resident at all, since what is resident is always a prefix.
         held.update(dict.fromkeys(hashes[matched:], 1))
         self.held_bytes += ends[-1] - start
-        return Lease(hashes, ends, matched, stamp, self.epoch)
+        lease = Lease(hashes, ends, matched, stamp, self.epoch)
+        self._leases[id(lease)] = lease
+        return lease
 
     def _drop_answer(self, key: int) -> None:
         del self._idle[key]
@@ -175,6 +195,7 @@ class Mirror:
         """
         if lease.epoch != self.epoch:
             return
+        del self._leases[id(lease)]
         hashes, size = lease.hashes, lease.ends_bytes[-1]
         self._last_stamp = stamp = max(self._last_stamp + 1, int(now * 1000))
         counts = list(map(self._held.pop, hashes))
@@ -186,10 +207,10 @@ class Mirror:
             self.idle_bytes += size
         if answer_bytes and computed:
             self._keep_answer(hashes[-1] ^ _ANSWER_BITS, stamp, answer_bytes)
-        answer = hashes[-1] ^ _ANSWER_BITS
-        packed, ends = array("Q", hashes).tobytes(), array("Q", lease.ends_bytes).tobytes()
-        self._releases.append(_Release(stamp, answer, packed, ends))
-        self._released_blocks += len(hashes)
+        # A release names nothing that did not become idle or go on being held: see `resume`.
+        blocks = len(hashes) if computed else lease.fresh_from
+        self._releases.append(_released(lease, stamp, blocks))
+        self._released_blocks += blocks
         self.evict_to(self.capacity_bytes)
         if self._released_blocks > 2 * len(self._idle) + SPARE_BLOCKS:
             self._sort_out_releases()
@@ -260,7 +281,7 @@ class Mirror:
 
         A block that was used again had its parents used again too, so what is no longer theirs comes first.
         """
-        idle, kept = self._idle, deque[_Release]()
+        idle, kept = self._idle, deque[Release]()
         for release in self._releases:
             (hashes, _), first = release.unpacked(), 0
             while first < len(hashes) and idle.get(hashes[first]) != release.stamp:
@@ -275,9 +296,36 @@ class Mirror:
         """Return when the blocks next to be evicted were last used, in ms; None when no block is idle."""
         return self._releases[0].stamp if self._releases and self._idle else None
 
+    def releases(self, now: float) -> list[Release]:
+        """Return the releases that would be there if all requests in flight ended now, least recently used first.
+
+        They change with the mirror: to be copied at once.
+        """
+        stamp = max(self._last_stamp + 1, int(now * 1000))
+        leases = enumerate(self._leases.values(), stamp)
+        return [*self._releases, *(_released(lease, number, len(lease.hashes)) for number, lease in leases)]
+
+    def answers(self) -> tuple[Iterable[int], Iterable[int], Iterable[int]]:
+        """Return of each resident answer its key, its stamp and its bytes."""
+        return self._answers.keys(), map(self._idle.__getitem__, self._answers), self._answers.values()
+
+    def resume(self, releases: Iterable[Release], answers: Iterable[tuple[int, int, int]]) -> None:
+        """Fill an empty mirror with what another one's `releases` and `answers` said; it may exceed its capacity.
+
+        The last release that names a block speaks for it. What was evicted no release names any more.
+        """
+        for release in releases:
+            self._idle.update(dict.fromkeys(release.unpacked()[0], release.stamp))
+            self._releases.append(release)
+            self._last_stamp = release.stamp
+        for key, stamp, answer_bytes in answers:
+            self._keep_answer(key, stamp, answer_bytes)
+        self._sort_out_releases()
+        self.idle_bytes += sum(release.size_bytes for release in self._releases)
+
     def clear(self) -> None:
         """Forget everything: the replica restarted with an empty cache."""
-        self._held, self._idle, self._answers = {}, {}, {}
+        self._held, self._idle, self._answers, self._leases = {}, {}, {}, {}
         self._releases.clear()
         self._released_blocks = self.held_bytes = self.idle_bytes = 0
         self.epoch += 1

@@ -61,6 +61,10 @@ class TurnEnds:
         for key, value in links:
             self._ends.put(key, value)
 
+    def halves(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return all links (see `BoundedMap.halves`), as `put_links` takes them."""
+        return self._ends.halves()
+
     def knows(self, block: int) -> bool:
         """Tell whether a prompt of messages that ends in this block has been answered."""
         return block in self._ends

@@ -7,7 +7,6 @@ from functools import partial
 from random import getrandbits
 from typing import Protocol
 
-from router.core.landmarks import Question, Recollection
 from router.core.ticket import Ticket
 from router.core.types import NoReplicaError, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.proxy import report
@@ -89,12 +88,11 @@ class Exchange:
         if asked is None or plane.store is None:
             self._route(request)
         else:
-            plane.store.ask(asked, partial(self._recalled, request, asked))
+            plane.store.ask(asked, partial(self._recalled, request))
 
-    def _recalled(self, request: RoutingRequest, asked: Question, recollection: Recollection | None) -> None:
-        """Go on with what other routers know of the request, or without."""
-        if recollection is not None:
-            self.recollected = self.plane.recollect(asked, recollection)
+    def _recalled(self, request: RoutingRequest, taught: bool) -> None:
+        """Go on: the fleet has learnt what other routers know of the request, or nothing."""
+        self.recollected = taught
         if not self.response_complete:  # the client may have left meanwhile
             self._route(request)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from router.core.fleet import Fleet
-from router.core.landmarks import Question, Recollection, question, recollect
+from router.core.landmarks import Question, question
 from router.core.ticket import Ticket
 from router.core.types import Outcome, ReplicaId, RoutingRequest
 from router.ports import Observer, Store
@@ -81,10 +81,6 @@ class Plane:
         if self.store is None or not self.store.answers:
             return None
         return question(self.fleet, request)
-
-    def recollect(self, asked: Question, recollection: Recollection) -> bool:
-        """Take in what the store knew; return whether it taught anything."""
-        return recollect(self.fleet, asked, recollection, self.clock())
 
     def route(self, request: RoutingRequest, excluded: list[ReplicaId]) -> Ticket:
         """See `Fleet.route`."""

@@ -56,9 +56,14 @@ SAMPLES = {
     "scrape_interval_s": simple(0.5, 2.0, 3.0),
     "models_interval_s": simple(1.0, 2.0, 3.0),
     "log_level": simple("error", "warning", "debug"),
+    "redis_prefix": simple("a", "b:c", "d.e"),
+    "redis_secret": Sample("f" * 8, "e" * 8, "g" * 8, (SecretStr("f" * 8), SecretStr("e" * 8), SecretStr("g" * 8))),
+    "redis_deadline_ms": simple(1.0, 2.5, 1000.0),
+    "redis_ttl_s": simple(60, 120, 2_592_000),
     "log_requests": Sample(False, "true", False, (False, True, False)),
 }
 TLS_SETTINGS = {"ssl_certfile", "ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs"}
+SHARING_SETTINGS = {"redis", "workers", "state_file"}  # these depend on each other; see below
 SOURCES = ("file", "environment", "flag")  # weakest first
 
 
@@ -81,7 +86,7 @@ def write_toml(path: Path, values: dict[str, Any]) -> Path:
 
 
 def test_every_setting_has_a_sample() -> None:
-    assert set(SAMPLES) | TLS_SETTINGS == set(Settings.model_fields)
+    assert set(SAMPLES) | TLS_SETTINGS | SHARING_SETTINGS == set(Settings.model_fields)
 
 
 def test_the_defaults_are_valid() -> None:
@@ -322,3 +327,49 @@ def test_settings_cannot_be_changed_or_extended() -> None:
 def test_flags_are_the_names_with_hyphens() -> None:
     assert flag_of("max_body_bytes") == "--max-body-bytes"
     assert variable_of("max_body_bytes") == "WARMROUTE_MAX_BODY_BYTES"
+
+
+# Shared state
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost",
+        "rediss://user:p%40ss@redis.example:6380/3",
+        "redis+sentinel://:secret@a:26379,b,c:26380/mymaster/1",
+        "redis+cluster://a:7000,b:7001",
+    ],
+)
+def test_redis_is_where_its_url_says(url: str) -> None:
+    settings = load({"redis": url, "workers": "3"}).settings
+    assert settings.redis is not None
+    assert settings.redis.get_secret_value() == url
+    assert settings.workers == 3
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", "http://h:1", "redis://:hunter2@h:port", "redis+sentinel://:hunter2@h"])
+def test_a_redis_url_that_makes_no_sense_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError, match="redis") as raised:
+        load({"redis": url})
+    assert "hunter2" not in str(raised.value)
+
+
+def test_workers_need_redis_and_say_so() -> None:
+    with pytest.raises(ConfigError, match="2 workers need redis"):
+        load({"workers": "2"})
+
+
+def test_the_workers_admin_ports_leave_the_client_port_alone() -> None:
+    redis = {"redis": "redis://h", "workers": "4"}
+    with pytest.raises(ConfigError, match="port 9092 is among the workers' admin ports, 9090 to 9093"):
+        load(redis | {"port": "9092"})
+    with pytest.raises(ConfigError, match="leaves no room"):
+        load(redis | {"admin_port": "65533"})
+    assert load(redis | {"port": "9094"}).settings.port == 9094
+
+
+def test_a_state_file_is_for_a_router_without_redis() -> None:
+    assert load({"state_file": "map.state"}).settings.state_file == Path("map.state")
+    with pytest.raises(ConfigError, match="state_file has no meaning with redis"):
+        load({"state_file": "map.state", "redis": "redis://h"})

@@ -102,6 +102,8 @@ class Router:
             start_all(self.house, lambda loop: self._tasks.append(asyncio.ensure_future(loop)))
         else:
             self._tasks.append(asyncio.ensure_future(plane.sweep_forever()))
+            if self.house.store is not None:
+                self.house.store.start(lambda loop: self._tasks.append(asyncio.ensure_future(loop)))
         config = uvicorn.Config(
             public_app(self.house),
             http=downstream_class(plane),
@@ -124,8 +126,7 @@ class Router:
         for loop in self._tasks:
             loop.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.house.plane.close()
-        await self.house.client.aclose()
+        await self.house.close()
 
     # What a test looks at
 

@@ -1,0 +1,124 @@
+"""Questions of requests that wait: all that have come up are put in one command, and each has its own deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from redis.asyncio import Redis
+
+from router.adapters.redis_store.counts import Counts
+from router.adapters.redis_store.encoding import Names, found
+from router.adapters.redis_store.link import FAILURES, Link, stop_if_cancelled
+from router.core.landmarks import Question, Recollection
+
+MAX_KEYS = 512
+"""Asked at once: Redis takes a tenth of a millisecond for so many."""
+
+Taught = Callable[[bool], None]
+
+
+class _Asked:
+    """A question that somebody waits for, until it is answered or its time is up."""
+
+    __slots__ = ("names", "question", "then", "timer")
+
+    def __init__(self, question: Question, names: list[bytes], then: Taught) -> None:
+        self.question = question
+        self.names = names
+        self.then: Taught | None = then
+        self.timer: asyncio.TimerHandle | None = None
+
+    def end(self, taught: bool) -> bool:
+        """Let the request go on; return whether it was still waiting."""
+        then, self.then = self.then, None
+        if self.timer is not None:
+            self.timer.cancel()
+        if then is not None:
+            then(taught)
+        return then is not None
+
+
+class Asking:
+    """Asks Redis on behalf of requests."""
+
+    def __init__(
+        self, link: Link, names: Names, learn: Callable[[Question, Recollection], bool], counts: Counts
+    ) -> None:
+        """`learn` takes an answer in and tells whether it taught anything."""
+        self._link = link
+        self._names = names
+        self._learn = learn
+        self._counts = counts
+        self._waiting: list[_Asked] = []
+        self._wake = asyncio.Event()
+
+    def ask(self, question: Question, then: Taught, deadline_s: float) -> None:
+        """Call `then` once, within the deadline: with whether something was learnt."""
+        names = [*map(self._names.home, question.homes)]
+        if question.prompt is not None:
+            names += [self._names.turn(question.prompt.hashes[at - 1]) for at in question.positions]
+        asked = _Asked(question, names, then)
+        asked.timer = asyncio.get_running_loop().call_later(deadline_s, self._expire, asked, deadline_s)
+        self._waiting.append(asked)
+        self._wake.set()
+
+    def _expire(self, asked: _Asked, deadline_s: float) -> None:
+        if asked.end(taught=False):
+            self._counts.result("late")
+            self._link.late(deadline_s)
+
+    async def ask_forever(self, clock: Callable[[], float]) -> None:
+        """Send what has come up, wait for the answer, and again."""
+        while True:
+            await self._wake.wait()
+            batch = self._take()
+            client = self._link.client
+            if client is None:
+                self._fail(batch)
+                continue
+            sent_s = clock()
+            try:
+                values = await self._fetch(client, batch)
+            except FAILURES as error:
+                self._fail(batch)
+                self._link.failed(error)
+                await self._link.drop(client)
+                stop_if_cancelled()
+                continue
+            stop_if_cancelled()
+            self._counts.read(clock() - sent_s)
+            self._answer(batch, values)
+
+    def _take(self) -> list[_Asked]:
+        batch, keys = [], 0
+        while self._waiting and keys < MAX_KEYS:
+            batch.append(self._waiting.pop(0))
+            keys += len(batch[-1].names)
+        if not self._waiting:
+            self._wake.clear()
+        return batch
+
+    async def _fetch(self, client: Redis, batch: list[_Asked]) -> list[bytes | None]:
+        names = [name for asked in batch for name in asked.names]
+        values: list[bytes | None] = await client.execute_command("MGET", *names)  # type: ignore[no-untyped-call]
+        return values
+
+    def _answer(self, batch: list[_Asked], values: list[bytes | None]) -> None:
+        start = 0
+        for asked in batch:
+            recollection = self._read(asked, values[start : start + len(asked.names)])
+            start += len(asked.names)
+            taught = self._learn(asked.question, recollection)  # a late answer, too: the next turn will want it
+            if asked.end(taught):
+                self._counts.result("found" if taught else "nothing")
+
+    def _read(self, asked: _Asked, values: list[bytes | None]) -> Recollection:
+        homes = asked.question.homes
+        known = [(key, value.decode()) for key, value in zip(homes, values, strict=False) if value is not None]
+        return Recollection(found(asked.question, values[len(homes) :], self._names.keyring), known)
+
+    def _fail(self, batch: list[_Asked]) -> None:
+        for asked in batch:
+            if asked.end(taught=False):
+                self._counts.result("failed")

@@ -1,0 +1,105 @@
+"""The connection to Redis: found, lost and found again, and how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from redis.asyncio import Redis
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+
+from router.adapters.redis_store.address import Address
+from router.adapters.redis_store.locate import locate
+from router.adapters.redis_store.state import Condition, State
+
+LOGGER = logging.getLogger("warmroute.redis")
+
+TIMEOUT_S = 1.0
+"""How long an answer, or a connection, is waited for behind the requests' backs. A frozen Redis that goes on is found
+again within this and `RETRY_S`."""
+
+RETRY_S = 0.3
+"""Between two attempts to find it, or to see whether it is well again."""
+
+FAILURES = (RedisError, OSError, TimeoutError)
+
+
+class Link:
+    """One client for all that talk to Redis; whoever finds it broken drops it, and `open` finds the server anew."""
+
+    def __init__(self, address: Address, key: str) -> None:
+        """`key` tells which node of a cluster is meant: all keys lie in its slot."""
+        self.address = address
+        self.condition = Condition()
+        self.client: Redis | None = None
+        """None while there is no connection."""
+        self.opened = asyncio.Event()
+        self._key = key
+        self._logged = State.UP  # so that a first connection is no news, and a first failure is
+
+    async def open(self) -> Redis:
+        """Return the client, connected anew if need be. Raises one of `FAILURES`."""
+        if self.client is None:
+            client = await locate(self.address, self._key, TIMEOUT_S)
+            try:
+                await client.ping()
+            except BaseException:
+                await _close(client)
+                raise
+            self.client = client
+            self.opened.set()
+        return self.client
+
+    async def drop(self, client: Redis | None) -> None:
+        """Give a client up that was found broken, unless there is another by now."""
+        if client is not None and client is self.client:
+            self.client = None
+            self.opened.clear()
+        if client is not None:
+            await _close(client)
+
+    def answered(self, seconds: float, deadline_s: float) -> None:
+        """Note how long an answer took."""
+        if seconds <= deadline_s:
+            self.condition.quick()
+        else:
+            self.condition.late(f"an answer took {seconds * 1000:.0f} ms")
+        self._log_change()
+
+    def late(self, deadline_s: float) -> None:
+        """Note that a request has waited for as long as it may."""
+        self.condition.late(f"no answer within {deadline_s * 1000:g} ms")
+        self._log_change()
+
+    def failed(self, error: Exception) -> None:
+        """Note an error: refused where Redis said so itself, else lost."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ResponseError | AuthenticationError):
+            self.condition.refused(text)
+        else:
+            self.condition.lost(text)
+        self._log_change()
+
+    def _log_change(self) -> None:
+        state = self.condition.state
+        if state is not self._logged:
+            self._logged = state
+            level = logging.INFO if state is State.UP else logging.WARNING
+            LOGGER.log(level, "redis %s is %s: %s", self.address, state, self.condition.cause)
+
+
+def stop_if_cancelled() -> None:
+    """Raise CancelledError in a task that was cancelled while it waited for redis-py.
+
+    redis-py 8.1 swallows most cancellations that come while it waits for an answer: the command returns as if nothing
+    had been asked of it. A loop that did not look would run for ever.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def _close(client: Redis) -> None:
+    with contextlib.suppress(*FAILURES):
+        await client.aclose()

@@ -1,0 +1,155 @@
+"""The store: tells other routers what this one does, hears what they do, and asks Redis what nobody here knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from router.adapters.redis_store import encoding
+from router.adapters.redis_store.asking import Asking
+from router.adapters.redis_store.counts import Counts
+from router.adapters.redis_store.encoding import Names
+from router.adapters.redis_store.hearing import Hearing
+from router.adapters.redis_store.link import Link
+from router.adapters.redis_store.options import Options
+from router.adapters.redis_store.outbox import Write
+from router.adapters.redis_store.sealing import Keyring
+from router.adapters.redis_store.state import State
+from router.adapters.redis_store.telling import Telling
+from router.core.fleet import Fleet
+from router.core.landmarks import Question, Recollection, landmarks, recollect
+from router.core.news import Bulletin, Homed, opened, settled
+from router.core.peers import Peers
+from router.core.ticket import Settlement, Ticket
+from router.core.types import ReplicaId
+
+SOON_S = 0.01
+"""How long a turn's end may wait for others: the next turn's router has heard of the turn when it was sent."""
+
+LEDGER_S = 0.1
+"""How long a first byte, which only frees the ledger, may wait."""
+
+LOOK_S = 0.5
+"""How often routers that have fallen silent are looked for."""
+
+
+class RedisStore:
+    """One router's part in what all share. It belongs to the event loop that it is started in."""
+
+    def __init__(self, fleet: Fleet, options: Options, router: str, clock: Callable[[], float]) -> None:
+        """`router` names this start of this router, never to be used again; `clock` as the fleet's."""
+        self.router = router
+        self.options = options
+        self.peers = Peers(fleet)
+        self.counts = Counts()
+        self._fleet = fleet
+        self._clock = clock
+        self._names = Names(options.prefix, Keyring(options.secret))
+        self._open: dict[int, ReplicaId | None] = {}
+        """Tickets not settled yet, oldest first, each with the home that its session had before."""
+        self._next_number = 0
+        link = Link(options.address, self._names.channel)
+        self.link = link
+        self._asking = Asking(link, self._names, self._learn, self.counts)
+        self.hearing = Hearing(link, self._names, router, self._hear, self._introduce)
+        self._telling = Telling(
+            link, self._names, router, fleet, self._oldest_open, self.counts, options, clock
+        )
+        self.outbox = self._telling.outbox
+
+    @property
+    def state(self) -> State:
+        """How Redis is."""
+        return self.link.condition.state
+
+    @property
+    def replica_salt(self) -> bytes:
+        """What replica ids are salted with, so that all routers name a replica alike."""
+        return self._names.keyring.salt(self.options.prefix.encode())
+
+    def start(self, spawn: Callable[[Awaitable[None]], None]) -> None:
+        """Start the loops through `spawn`; they run until cancelled."""
+        spawn(self._telling.tell_forever())
+        spawn(self._asking.ask_forever(self._clock))
+        spawn(self.hearing.hear_forever())
+        spawn(self._expire_forever())
+
+    async def close(self) -> None:
+        """Send what is left, say good-bye and disconnect; when the loops have been cancelled."""
+        await self._telling.close()
+
+    # The port
+
+    @property
+    def answers(self) -> bool:
+        """See `ports.Store`."""
+        return self.link.condition.state is State.UP
+
+    def ask(self, question: Question, then: Callable[[bool], None]) -> None:
+        """See `ports.Store`."""
+        self._asking.ask(question, then, self.options.deadline_s)
+
+    def opened(self, ticket: Ticket) -> None:
+        """See `ports.Store`."""
+        session = ticket.request.session
+        self._open[ticket.number] = None if session is None else self._fleet.index.homes.get(session)
+        self._next_number = ticket.number + 1
+        self.outbox.tell(opened(ticket))
+        self._telling.wake()
+
+    def first_byte(self, ticket: Ticket) -> None:
+        """See `ports.Store`."""
+        self._telling.wake(LEDGER_S)
+
+    def settled(self, ticket: Ticket, settlement: Settlement) -> None:
+        """See `ports.Store`."""
+        home_before = self._open.pop(ticket.number, None)
+        self.outbox.tell(settled(ticket, settlement))
+        if settlement.served:
+            self._write_turn(ticket, settlement)
+            if ticket.request.session is not None:
+                self._write_home(ticket.request.session, ticket.replica.replica_id, home_before)
+        self._telling.wake(SOON_S)
+
+    def stored(self, key: int, replica: ReplicaId) -> None:
+        """See `ports.Store`."""
+        self.outbox.tell(Homed(key, replica))
+        self._write_home(key, replica, None)
+        self._telling.wake()
+
+    def _oldest_open(self) -> int:
+        return next(iter(self._open), self._next_number)
+
+    def _write_turn(self, ticket: Ticket, settlement: Settlement) -> None:
+        prompt, replica = ticket.request.prompt, ticket.replica
+        if prompt is None:
+            return
+        for landmark in landmarks(prompt, settlement.prompt_tokens, settlement.answer_tokens):
+            held = encoding.held(landmark, replica.replica_id, replica.report.start_time_s, self._names.keyring)
+            self.outbox.write(Write(self._names.turn(landmark.block), held))
+
+    def _write_home(self, key: int, replica: ReplicaId, before: ReplicaId | None) -> None:
+        self.outbox.write(Write(self._names.home(key), encoding.home(replica, before), key))
+
+    # What comes in
+
+    def _learn(self, question: Question, recollection: Recollection) -> bool:
+        return recollect(self._fleet, question, recollection, self._clock())
+
+    def _hear(self, router: str, bulletin: Bulletin) -> None:
+        if router not in self.peers:
+            self._introduce()
+        self.peers.hear(router, bulletin, self._clock())
+        if bulletin.leaving:
+            self.hearing.forget(router)
+
+    def _introduce(self) -> None:
+        """Say what is under way here: to a newcomer, or as one."""
+        self._telling.tell_all()
+        self._telling.wake(SOON_S)
+
+    async def _expire_forever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for router in self.peers.expire(self._clock()):
+                self.hearing.forget(router)

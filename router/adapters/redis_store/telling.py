@@ -1,0 +1,200 @@
+"""Write-behind: what this router does is told and written down in batches, behind its requests' backs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, ResponseError
+
+from router.adapters.redis_store.counts import Counts
+from router.adapters.redis_store.encoding import WRITE_SCRIPT, Names, encode, pack
+from router.adapters.redis_store.link import FAILURES, RETRY_S, Link, stop_if_cancelled
+from router.adapters.redis_store.options import Options
+from router.adapters.redis_store.outbox import Outbox, Write
+from router.adapters.redis_store.state import State
+from router.core.fleet import Fleet
+from router.core.news import Bulletin, News
+from router.core.replica import IDLE, Load
+from router.core.types import ReplicaId
+
+HEARTBEAT_S = 0.9
+"""A third of the time after which the others take this router for gone."""
+
+SPACING_S = 0.003
+"""Between two batches: at a thousand requests a second each has a few of them. The first one after a pause is not
+held back, so the others know of a request before its answer comes."""
+
+SCRIPT_ID = hashlib.sha1(WRITE_SCRIPT, usedforsecurity=False).hexdigest()
+
+_ELSEWHERE = ("MOVED", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH")
+"""Beginnings of the errors of a server that is not, or not yet, the one to talk to, or to which we must say who we are
+again."""
+
+
+class Telling:
+    """The sending loop. It also keeps the connection: the other loops use the one that it has opened."""
+
+    def __init__(
+        self,
+        link: Link,
+        names: Names,
+        router: str,
+        fleet: Fleet,
+        oldest_open: Callable[[], int],
+        counts: Counts,
+        options: Options,
+        clock: Callable[[], float],
+    ) -> None:
+        """`oldest_open`: number of the oldest ticket not settled yet, or of the next one."""
+        self.outbox = Outbox()
+        self._link = link
+        self._names = names
+        self._router = router
+        self._fleet = fleet
+        self._oldest_open = oldest_open
+        self._counts = counts
+        self._options = options
+        self._clock = clock
+        self._told: dict[ReplicaId, Load] = {}
+        self._number = 0
+        self._heartbeat_s = float("-inf")
+        self._script_known = False
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wake(self, within_s: float = 0.0) -> None:
+        """Send what has come up: at once, or together with others within some time."""
+        if within_s == 0.0:
+            self._wake.set()
+        elif self._timer is None and not self._wake.is_set():
+            self._timer = asyncio.get_running_loop().call_later(within_s, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self._wake.set()
+
+    def tell_all(self) -> None:
+        """Let the next bulletin be a whole one: somebody does not know what came before."""
+        self._heartbeat_s = float("-inf")
+
+    async def tell_forever(self) -> None:
+        """Keep the connection and send, until cancelled."""
+        while True:
+            client: Redis | None = None
+            try:
+                client = await self._link.open()
+                await self._send(client)
+            except FAILURES as error:
+                self.tell_all()
+                self._link.failed(error)
+                if not isinstance(error, ResponseError) or str(error).startswith(_ELSEWHERE):
+                    await self._link.drop(client)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for something to send; while all is not well, for the next attempt."""
+        stop_if_cancelled()
+        state = self._link.condition.state
+        if state in (State.DOWN, State.REFUSING):
+            await asyncio.sleep(RETRY_S)
+            return
+        await asyncio.sleep(SPACING_S)
+        if not len(self.outbox):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_S if state is State.UP else RETRY_S):
+                    await self._wake.wait()
+        self._wake.clear()
+
+    async def close(self) -> None:
+        """Send what is left and say good-bye, if Redis takes it."""
+        with contextlib.suppress(*FAILURES):
+            client = self._link.client
+            while client is not None and len(self.outbox):
+                await self._send(client)
+            if client is not None:
+                await self._send(client, leaving=True)
+        await self._link.drop(self._link.client)
+
+    async def _send(self, client: Redis, leaving: bool = False) -> None:
+        """Send one batch. Raises one of `FAILURES`; what was not taken is in the outbox again."""
+        now = self._clock()
+        whole = leaving or self._link.condition.state is not State.UP or now - self._heartbeat_s >= HEARTBEAT_S
+        news, writes = self.outbox.take_news(), self.outbox.take_writes()
+        loads = [] if leaving else self._loads(whole, now)
+        calls: list[tuple[Any, ...]] = []
+        if whole or news or loads:
+            bulletin = Bulletin(self._oldest_open(), whole, loads, news, leaving)
+            self._number += 1
+            packed = pack(self._router, self._number, bulletin, self._names.keyring)
+            calls.append(("PUBLISH", self._names.channel, packed))
+        if writes:
+            calls.append(self._script_call(writes))
+        if not calls:
+            return
+        try:
+            results = await self._execute(client, calls)
+        except BaseException:
+            self.outbox.give_back(news, writes)
+            raise
+        if whole:
+            self._heartbeat_s = now
+        self._take_results(results, news, writes)
+        self._link.answered(self._counts.last_write_s, self._options.deadline_s)
+
+    async def _execute(self, client: Redis, calls: list[tuple[Any, ...]]) -> list[Any]:
+        pipeline = client.pipeline(transaction=False)
+        for call in calls:
+            pipeline.execute_command(*call)
+        sent_s = self._clock()
+        results: list[Any] = await pipeline.execute(raise_on_error=False)
+        self._counts.sent(len(calls), self._clock() - sent_s)
+        return results
+
+    def _script_call(self, writes: list[Write]) -> tuple[Any, ...]:
+        names = [write.name for write in writes]
+        script = ("EVALSHA", SCRIPT_ID) if self._script_known else ("EVAL", WRITE_SCRIPT)
+        return *script, len(names), *names, encode([write.operation for write in writes]), self._options.ttl_s
+
+    def _take_results(self, results: list[Any], news: list[News], writes: list[Write]) -> None:
+        """Look at what was answered. Raises the first error that is one of Redis itself."""
+        written = results[-1] if writes else []
+        if isinstance(written, NoScriptError):  # Redis was restarted, or its scripts were flushed
+            self._script_known = False
+            self.outbox.give_back([], writes)
+            self._wake.set()
+            results = results[:-1]
+        elif isinstance(written, Exception):
+            self.outbox.give_back([], writes)
+        elif writes:
+            self._script_known = True
+            self._keep_homes(writes, written)
+        published = results[0] if len(results) > bool(writes) else None
+        if isinstance(published, Exception):
+            self.outbox.give_back(news, [])
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    def _keep_homes(self, writes: list[Write], kept: list[Any]) -> None:
+        """Take over the homes that another router has moved before us."""
+        for number, replica in zip(kept[::2], kept[1::2], strict=True):
+            session, replica_id = writes[number - 1].home, replica.decode()
+            if session is not None and replica_id in self._fleet:
+                self._fleet.index.homes.put(session, replica_id)
+
+    def _loads(self, whole: bool, now: float) -> list[tuple[ReplicaId, Load]]:
+        """Return what is under way on each replica: all that is not idle, or what has changed since it was told."""
+        told, loads = {} if whole else self._told, []
+        present = {}
+        for replica in self._fleet:
+            replica.ledger.expire(now)
+            present[replica.replica_id] = load = replica.load
+            if load != told.get(replica.replica_id, IDLE):
+                loads.append((replica.replica_id, load))
+        self._told = present
+        return loads

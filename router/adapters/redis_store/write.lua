@@ -1,0 +1,47 @@
+-- Writes down turns and homes. KEYS[i] belongs to operation i of ARGV[1] (msgpack); ARGV[2]: seconds to keep.
+-- {"held", replica, engine start, prompt tokens, answer tokens, rest bytes, rest check}: a replica holds this prefix.
+-- {"home", replica, expected}: a session lives there now, unless another router has moved it meanwhile: compare and set.
+-- Returns the homes that stay as they are: {number of the operation, replica}, ... in one flat list.
+local MAX_HOLDERS = 16 -- more replicas than that hold a shared prefix because everybody does
+
+local now = tonumber(redis.call("TIME")[1])
+local ttl = tonumber(ARGV[2])
+local kept = {}
+
+local function held(key, operation)
+  local replica, start, prompt, answer, rest, check = unpack(operation, 2)
+  local holders = { { replica, start, now } }
+  local before = redis.call("GET", key)
+  local ok, value = pcall(cmsgpack.unpack, before or "")
+  if before and ok then
+    for _, holder in ipairs(value[5]) do
+      if holder[1] ~= replica and holder[3] + ttl > now and #holders < MAX_HOLDERS then
+        holders[#holders + 1] = holder
+      end
+    end
+    if prompt == 0 then -- a landmark that others share ends no turn, and must not hide that one did here
+      prompt, answer, rest, check = value[1], value[2], value[3], value[4]
+    end
+  end
+  redis.call("SET", key, cmsgpack.pack({ prompt, answer, rest, check, holders }), "EX", ttl)
+end
+
+local function home(number, key, operation)
+  local replica, expected = operation[2], operation[3]
+  local present = redis.call("GET", key)
+  if present and present ~= expected and present ~= replica then
+    kept[#kept + 1] = number
+    kept[#kept + 1] = present
+  else
+    redis.call("SET", key, replica, "EX", ttl)
+  end
+end
+
+for number, operation in ipairs(cmsgpack.unpack(ARGV[1])) do
+  if operation[1] == "held" then
+    held(KEYS[number], operation)
+  else
+    home(number, KEYS[number], operation)
+  end
+end
+return kept

@@ -1,0 +1,87 @@
+"""Routers on one Redis: what one has done the other knows at once, and both know again after a restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from router.sim.replica import SimReplica
+from tests.redis_server import running_redis
+from tests.rig.client import chat, request
+from tests.rig.running import Router
+from tests.rig.stage import Stage
+from tests.rig.talks import TALKS, AnyTalk
+
+
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str]:
+    with running_redis() as url:
+        yield url
+
+
+@pytest.fixture
+async def together(stage: Stage, redis_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    """Starts routers that share a fleet and a Redis, each test under a prefix of its own."""
+    prefix = f"test-{abs(hash(request.node.name)) % 10**8}"
+
+    async def start(count: int, replicas: list[SimReplica], **settings: Any) -> list[Router]:
+        shared = {"redis": redis_url, "redis_prefix": prefix, "redis_secret": "correct horse"} | settings
+        routers = [await stage.router(*replicas, **shared) for _ in range(count)]
+        for router in routers:
+            await router.until(lambda router=router: router.house.store.state == "up", "Redis is not reached")
+            await router.until(lambda router=router: len(router.house.store.peers) >= count - 1, "no router is heard")
+        return routers
+
+    return start
+
+
+async def turn(stage: Stage, router: Router, talk: AnyTalk) -> Any:
+    answer = await stage.ask(router, request(talk.path, {"model": "sim-model"} | talk.ask()))
+    assert answer.status == 200, answer.body
+    talk.take(answer)
+    return answer
+
+
+@pytest.mark.parametrize("kind", TALKS)
+async def test_the_next_turn_is_warm_through_the_other_router(stage: Stage, together: Any, kind: str) -> None:
+    routers = await together(2, await stage.replicas(4))
+    talks = [TALKS[kind](number) for number in range(6)]
+    homes: dict[int, str | None] = {}
+    for number in range(5):
+        for talk in talks:
+            answer = await turn(stage, routers[number % 2], talk)
+            if number:
+                assert (answer.replica, answer.reason) == (homes[talk.number], "warm"), (number, talk.number)
+            homes[talk.number] = answer.replica
+    assert len(set(homes.values())) == 4, "the conversations are spread"
+
+
+@pytest.mark.parametrize("kind", TALKS)
+async def test_the_next_turn_is_warm_after_all_routers_restarted(stage: Stage, together: Any, kind: str) -> None:
+    replicas = await stage.replicas(4)
+    talks = [TALKS[kind](number) for number in range(6)]
+    homes: dict[int, str | None] = {}
+    for number in range(3):
+        routers = await together(2, replicas)
+        for talk in talks:
+            answer = await turn(stage, routers[talk.number % 2], talk)
+            if number:
+                assert (answer.replica, answer.reason) == (homes[talk.number], "warm"), (number, talk.number)
+            homes[talk.number] = answer.replica
+        for router in routers:
+            await router.idle()
+            await router.stop()
+    assert len(set(homes.values())) == 4
+
+
+async def test_a_burst_through_three_routers_spreads(stage: Stage, together: Any) -> None:
+    replicas = await stage.replicas(6)
+    routers = await together(3, replicas)
+    clients = [await stage.client(routers[number % 3]) for number in range(48)]
+    for number, client in enumerate(clients):
+        client.send(chat(f"{number} " * 400))
+    chosen = Counter([(await client.answer()).replica for client in clients])
+    assert max(chosen.values()) <= 14, chosen
