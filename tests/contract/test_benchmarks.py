@@ -6,7 +6,9 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,12 @@ import pytest
 from benchmarks.chats import Content, read_events
 from benchmarks.load import Answer, Connection, chat_body, connect, post
 from benchmarks.peers import absent
+from benchmarks.redis_server import redis_server
 from benchmarks.report import ratio_to_lowest, spread
 from benchmarks.rig import backends, port_of
+from benchmarks.sessions import Session
+from benchmarks.shared_commands import per_request
+from benchmarks.usage_backend import usage_backends
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 EVENT = b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'
@@ -24,24 +30,21 @@ EVENT = b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'
 def run(script: str, tmp_path: Path, *arguments: str) -> tuple[str, dict[str, list[dict[str, float]]]]:
     """What a benchmark printed, and the figures it wrote."""
     figures = tmp_path / "figures.json"
-    command = [
-        sys.executable,
-        str(BENCHMARKS / script),
-        "--json",
-        str(figures),
-        "--peers-dir",
-        str(tmp_path),
-        *arguments,
-    ]
+    command = [sys.executable, str(BENCHMARKS / script), "--json", str(figures), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(figures.read_text())
 
 
+def run_with_peers(script: str, tmp_path: Path, *arguments: str) -> tuple[str, dict[str, list[dict[str, float]]]]:
+    """As `run`, where other routers could take part: none is installed there."""
+    return run(script, tmp_path, "--peers-dir", str(tmp_path), *arguments)
+
+
 def test_relay_measures_and_loses_nothing(tmp_path: Path) -> None:
     routers = "warmroute,smg:cache_aware,direct"
     short = ("--rounds", "1", "--scale", "0.02", "--latency-s", "0.5")
-    printed, figures = run("relay.py", tmp_path, "--routers", routers, *short)
+    printed, figures = run_with_peers("relay.py", tmp_path, "--routers", routers, *short)
 
     assert "absent: smg:cache_aware: smg is not installed" in printed
     assert list(figures) == ["warmroute", "direct"]
@@ -58,7 +61,7 @@ def test_relay_measures_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_relay_memory(tmp_path: Path) -> None:
-    printed, figures = run(
+    printed, figures = run_with_peers(
         "relay.py", tmp_path, "--memory", "--idle-streams", "20", "--routers", "warmroute", "--rounds", "1"
     )
 
@@ -70,7 +73,7 @@ def test_relay_memory(tmp_path: Path) -> None:
 
 
 def test_relay_big_body(tmp_path: Path) -> None:
-    printed, figures = run("relay.py", tmp_path, "--big-body", "--routers", "warmroute", "--rounds", "1")
+    printed, figures = run_with_peers("relay.py", tmp_path, "--big-body", "--routers", "warmroute", "--rounds", "1")
 
     [one] = figures["warmroute"]
     assert one["events"] > 0
@@ -80,7 +83,7 @@ def test_relay_big_body(tmp_path: Path) -> None:
 
 def test_live_drives_chats_to_the_end(tmp_path: Path) -> None:
     short = ("--minutes", "0.6", "--sessions-per-s", "2", "--replicas", "2", "--kv-tokens", "60000")
-    printed, figures = run("live.py", tmp_path, "--routers", "warmroute", *short)
+    printed, figures = run_with_peers("live.py", tmp_path, "--routers", "warmroute", *short)
 
     [one] = figures["warmroute"]
     assert one["requests"] > 20
@@ -89,6 +92,110 @@ def test_live_drives_chats_to_the_end(tmp_path: Path) -> None:
     assert 0 < one["ttft_p50_s"] <= one["ttft_p95_s"] <= one["ttft_p99_s"]
     assert 1 <= one["imbalance"] <= 2
     assert "Whether the machine kept up" in printed
+
+
+def test_shared_hits_with_and_without_redis(tmp_path: Path) -> None:
+    short = ("--minutes", "0.5", "--sessions-per-s", "2", "--time-scale", "20")
+    printed, figures = run("shared.py", tmp_path, "--routers", "2", "--replicas", "2", "--kv-tokens", "60000", *short)
+
+    assert list(figures) == ["1 router", "2 routers, Redis", "2 routers, no Redis"]
+    for name, (one,) in figures.items():
+        assert one["requests"] > 10
+        assert one["errors"] == 0
+        assert 0 < one["hit_ratio"] < 1
+        assert one["of_one_ratio"] == one["hit_ratio"] / figures["1 router"][0]["hit_ratio"]
+        assert (one["least_share_ratio"] == 1) == (name == "1 router")
+    assert figures["2 routers, Redis"][0]["least_share_ratio"] > 0.2
+    assert "Whether the machine kept up" in printed
+
+
+def test_shared_latency_of_every_kind_of_request(tmp_path: Path) -> None:
+    printed, figures = run("shared.py", tmp_path, "--latency", "--seconds", "0.5")
+
+    known, new = "known session", "new session"
+    assert list(figures) == [known, new, "another router's session", f"{known}, Redis stopped", f"{new}, Redis stopped"]
+    for (one,) in figures.values():
+        assert one["requests"] == 25
+        assert one["errors"] == 0
+        assert {"p50_plain_s", "p50_added_s", "p99_plain_s", "p99_added_s"} <= one.keys()
+    assert "Latency added by --redis" in printed
+
+
+def test_shared_commands_are_told_apart(tmp_path: Path) -> None:
+    printed, figures = run("shared.py", tmp_path, "--commands", "--seconds", "1", "--rates", "60")
+
+    [one] = figures["60 requests/s"]
+    assert one["requests"] > 20
+    assert one["errors"] == 0
+    assert one["publish_sent"] > 0
+    assert one["evalsha_sent"] > 0
+    assert one["in_scripts"] > 0
+    parts = sum(value for key, value in one.items() if key.endswith("_sent"))
+    assert one["sent"] == pytest.approx(parts)
+    assert "Redis commands per request" in printed
+
+
+def test_shared_memory_of_a_turn(tmp_path: Path) -> None:
+    printed, figures = run("shared.py", tmp_path, "--memory", "--turns", "100")
+
+    by_prompt, by_header = figures["sessions by their prompts"][0], figures["with x-session-id"][0]
+    for one in (by_prompt, by_header):
+        assert (one["sessions"], one["turns"], one["errors"]) == (20, 100, 0)
+        assert one["keys"] >= 100
+        assert one["bytes_per_turn"] == one["used_bytes"] / 100 > 0
+    assert by_header["keys"] == by_prompt["keys"] + 20
+    assert "GB for a million sessions" in printed
+
+
+def test_shared_warm_counts_every_follow_up(tmp_path: Path) -> None:
+    short = ("--sessions", "12", "--replicas", "2", "--time-scale", "16", "--concurrency", "3")
+    printed, figures = run("shared.py", tmp_path, "--warm", *short)
+
+    [other], [again] = figures["other router, at once"], figures["new routers, after a kill"]
+    assert (other["turns"], again["turns"]) == (24, 12)
+    for one in (other, again):
+        assert one["errors"] == 0
+        assert sum(count for key, count in one.items() if key.startswith("reason_")) == one["turns"]
+        assert 0 <= one["warm_ratio"] <= one["home_ratio"] <= 1
+    assert "Next turns through another router" in printed
+
+
+def test_commands_of_scripts_are_seen() -> None:
+    with redis_server() as redis, ThreadPoolExecutor() as threads:
+        before = redis.calls()
+        watching = threads.submit(redis.scripted, 0.3)
+        while not watching.done():
+            redis.client.eval('redis.call("set", KEYS[1], "x"); return redis.call("get", KEYS[1])', 1, "key")
+            redis.client.get("key")
+
+        assert watching.result() == {"set"}
+        calls = redis.calls() - before
+        assert calls["set"] == calls["eval"] > 0
+        assert redis.keys() == 1
+
+
+def test_commands_per_request() -> None:
+    calls = Counter({"publish": 20, "evalsha": 10, "unsubscribe": 5, "get": 30})
+
+    figures = per_request(calls, {"get", "set"}, 10)
+
+    assert [figures[f"{name}_sent"] for name in ("publish", "evalsha", "mget", "other")] == [2, 1, 0, 0.5]
+    assert (figures["sent"], figures["in_scripts"]) == (3.5, 3)
+
+
+async def test_backend_with_usage_counts_the_prompt() -> None:
+    session, parts = Session("a", "system"), list[bytes]()
+    with usage_backends(1) as urls:
+        connection = await connect(port_of(urls[0]))
+        plain = await connection.start(session.next_request())
+        streamed = await connection.start(request := session.next_request(3), parts.append)
+        await connection.close()
+
+    content = read_events(b"".join(parts))
+    assert plain.ok(False)
+    assert (streamed.events, streamed.ok(True)) == (5, True)
+    assert content.answer_tokens == 3
+    assert content.prompt_tokens == len(request.partition(b"\r\n\r\n")[2]) // 4
 
 
 class Sink(asyncio.Transport):

@@ -28,7 +28,8 @@ async def together(stage: Stage, redis_url: str, request: pytest.FixtureRequest)
     prefix = f"test-{abs(hash(request.node.name)) % 10**8}"
 
     async def start(count: int, replicas: list[SimReplica], **settings: Any) -> list[Router]:
-        shared = {"redis": redis_url, "redis_prefix": prefix, "redis_secret": "correct horse"} | settings
+        # A deadline that a busy test machine keeps: what is known must be found, not found quickly.
+        shared = {"redis": redis_url, "redis_prefix": prefix, "redis_secret": "correct horse", "redis_deadline_ms": 500} | settings
         routers = [await stage.router(*replicas, **shared) for _ in range(count)]
         for router in routers:
             await router.until(lambda router=router: router.house.store.state == "up", "Redis is not reached")
