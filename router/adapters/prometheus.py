@@ -81,12 +81,15 @@ class FleetCollector(Collector):
         self._failures: dict[tuple[ReplicaId, str], int] = defaultdict(int)
         self._errors: dict[str, int] = defaultdict(int)
         self._overhead = Histogram(OVERHEAD_BUCKETS_S)
+        self._recalls: dict[str, int] = defaultdict(int)
 
     def request_finished(self, record: RequestRecord) -> None:
         """Count a finished request."""
         self._overhead.observe(record.overhead_s)
         if record.error is not None:
             self._errors[record.error] += 1
+        if record.source is not None:
+            self._recalls[record.source] += 1
         decision = record.decision
         replica = "" if decision is None else decision.replica
         row = self._row(replica, self._model_label(record.model))
@@ -132,8 +135,12 @@ class FleetCollector(Collector):
         yield from self._request_metrics()
         yield from self._token_metrics()
         yield self._ttft()
-        yield _histogram("warmroute_overhead_seconds", "The router's own time from a whole request to its dispatch.",
-                         (), [((), self._overhead)])  # fmt: skip
+        yield histogram_family(
+            "warmroute_overhead_seconds",
+            "The router's own time from a whole request to its dispatch.",
+            (),
+            [((), self._overhead)],
+        )
         yield from self._replica_gauges()
         yield from self._engine_gauges()
         yield GaugeMetricFamily("warmroute_index_bytes", "Memory of the index of prompts and sessions.",
@@ -147,12 +154,17 @@ class FleetCollector(Collector):
             for status, count in row.requests.items():
                 requests.add_metric((replica, model, str(status)), count)
         yield requests
-        yield _counters("warmroute_decisions", "Decisions by reason.", ("replica", "reason"), self._decisions.items())
-        yield _counters(
+        recalls = (((source,), count) for source, count in self._recalls.items())
+        yield counter_family(
+            "warmroute_recalls", "Requests by where what is known of them came from.", ("source",), recalls
+        )
+        decisions = self._decisions.items()
+        yield counter_family("warmroute_decisions", "Decisions by reason.", ("replica", "reason"), decisions)
+        yield counter_family(
             "warmroute_attempt_failures", "Failed attempts by kind.", ("replica", "kind"), self._failures.items()
         )
         errors = (((code,), count) for code, count in self._errors.items())
-        yield _counters("warmroute_errors", "Errors that the router itself answered, by code.", ("code",), errors)
+        yield counter_family("warmroute_errors", "Errors that the router itself answered, by code.", ("code",), errors)
 
     def _token_metrics(self) -> Iterator[Metric]:
         for name, text, field in (
@@ -161,7 +173,7 @@ class FleetCollector(Collector):
             ("warmroute_engine_cached_tokens", "Prompt tokens the engines reported as cached.", "cached"),
         ):
             counts = ((key, getattr(row, field)) for key, row in self._rows.items())
-            yield _counters(name, text, ("replica", "model"), counts)
+            yield counter_family(name, text, ("replica", "model"), counts)
 
     def _ttft(self) -> Metric:
         rows = [
@@ -169,7 +181,7 @@ class FleetCollector(Collector):
             for key, row in self._rows.items()
             for cache in ("warm", "cold")
         ]
-        return _histogram(
+        return histogram_family(
             "warmroute_ttft_seconds",
             "From a whole request to the first content byte of a streamed answer; warm: cached tokens were expected.",
             ("replica", "model", "cache"),
@@ -187,10 +199,8 @@ class FleetCollector(Collector):
             ("prefill_tokens_per_second", "Learnt prefill rate.", [r.rate.tokens_per_s for r in fleet]),
             ("mirror_blocks", "Prompt blocks the replica is believed to hold.", [len(r.mirror) for r in fleet]),
         ):
-            gauge = GaugeMetricFamily(f"warmroute_{name}", text, labels=("replica",))
-            for replica, value in zip(fleet, values, strict=True):
-                gauge.add_metric((replica.replica_id,), value)
-            yield gauge
+            rows = (((replica.replica_id,), value) for replica, value in zip(fleet, values, strict=True))
+            yield gauge_family(f"warmroute_{name}", text, ("replica",), rows)
 
     def _engine_gauges(self) -> Iterator[Metric]:
         for field, name, text in (
@@ -202,26 +212,35 @@ class FleetCollector(Collector):
             ("prefix_hits_tokens", "prefix_hits_tokens", "The engine's prefix cache hits since its start."),
             ("preemptions", "preemptions", "The engine's preemptions since its start."),
         ):
-            gauge = GaugeMetricFamily(f"warmroute_engine_{name}", text, labels=("replica",))
-            for replica in self._fleet:
-                value = getattr(replica.report, field)
-                if value is not None:  # unknown is absent, never 0
-                    gauge.add_metric((replica.replica_id,), value)
-            yield gauge
+            values = ((replica.replica_id, getattr(replica.report, field)) for replica in self._fleet)
+            rows = (((replica_id,), value) for replica_id, value in values if value is not None)  # unknown is absent
+            yield gauge_family(f"warmroute_engine_{name}", text, ("replica",), rows)
 
 
-def _counters(
+def counter_family(
     name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], int]]
 ) -> CounterMetricFamily:
+    """Make a counter of rows of label values and number."""
     family = CounterMetricFamily(name, text, labels=labels)
     for values, count in rows:
         family.add_metric(values, count)
     return family
 
 
-def _histogram(
+def gauge_family(
+    name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> GaugeMetricFamily:
+    """Make a gauge of rows of label values and number."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def histogram_family(
     name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], Histogram]]
 ) -> HistogramMetricFamily:
+    """Make a histogram of rows of label values and counts."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for values, histogram in rows:
         buckets, total = histogram.cumulative()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Annotated, Any
 
@@ -13,9 +14,10 @@ from prometheus_client.process_collector import ProcessCollector
 
 from router import __version__
 from router.adapters.decision_log import KEPT
+from router.adapters.redis_store.metrics import StoreCollector, describe_redis, describe_routers
 from router.app.wiring import House
 from router.core.replica import Replica
-from router.core.types import Decision, NoReplicaError
+from router.core.types import Decision, NoReplicaError, RoutingRequest
 from router.ports import RequestRecord
 from router.proxy.openai import read_request
 
@@ -25,6 +27,8 @@ def admin_app(house: House) -> FastAPI:
     app = FastAPI(title="Warmroute admin API", version=__version__)
     registry = CollectorRegistry()
     registry.register(house.metrics)
+    if house.store is not None:
+        registry.register(StoreCollector(house.store, house.fleet))
     ProcessCollector(registry=registry)
 
     @app.get("/metrics", response_class=Response)
@@ -34,8 +38,12 @@ def admin_app(house: House) -> FastAPI:
 
     @app.get("/api/fleet")
     async def fleet() -> dict[str, Any]:
-        """Every replica: address, state, pressure, ledger, residency, learnt rate, and what its engine says."""
-        return {"policy": house.settings.policy, "replicas": [describe(house, replica) for replica in house.fleet]}
+        """Every replica: address, state, pressure, ledger, residency, learnt rate, and what its engine says.
+
+        Then all routers that share a Redis with this one, with their ledgers, and how Redis is.
+        """
+        replicas = [describe(house, replica) for replica in house.fleet]
+        return {"policy": house.settings.policy, "replicas": replicas, **describe_sharing(house)}
 
     @app.get("/api/decisions")
     async def decisions(limit: Annotated[int, Query(ge=1, le=KEPT)] = KEPT) -> list[dict[str, Any]]:
@@ -58,6 +66,7 @@ def admin_app(house: House) -> FastAPI:
         names = house.settings.session_header
         session = next((request.headers[name] for name in names if request.headers.get(name)), None)
         routing = read_request(path, body, session)
+        await _ask_store(house, routing)
         try:
             decision = house.fleet.explain(routing, time.monotonic())
         except NoReplicaError:
@@ -66,6 +75,15 @@ def admin_app(house: House) -> FastAPI:
         return JSONResponse({"shape": routing.shape, "blocks": blocks, **describe_decision(decision)})
 
     return app
+
+
+async def _ask_store(house: House, request: RoutingRequest) -> None:
+    """Let the fleet learn what other routers know of a request, as before a real one."""
+    asked = house.plane.question(request)
+    if asked is not None and house.store is not None:
+        answered = asyncio.Event()
+        house.store.ask(asked, lambda _: answered.set())
+        await answered.wait()
 
 
 def _refusal(status: int, message: str) -> JSONResponse:
@@ -87,6 +105,10 @@ def describe(house: House, replica: Replica) -> dict[str, Any]:
         "models": sorted(replica.models),
         "pressure_ratio": round(replica.pressure_ratio(now), 4),
         "ledger": {"uncached_tokens": replica.ledger.uncached_tokens, "streams": replica.ledger.streams},
+        "peer_ledger": {
+            "uncached_tokens": replica.peer_load.uncached_tokens,
+            "streams": replica.peer_load.streams,
+        },
         "prefill_tokens_per_s": round(replica.rate.tokens_per_s),
         "mirror": {
             "blocks": len(replica.mirror),
@@ -94,6 +116,14 @@ def describe(house: House, replica: Replica) -> dict[str, Any]:
         },
         "engine": msgspec.to_builtins(replica.report),
     }
+
+
+def describe_sharing(house: House) -> dict[str, Any]:
+    """Describe the routers that share what they know, and Redis; nobody and null for a router on its own."""
+    if house.store is None:
+        return {"routers": [], "redis": None}
+    routers = describe_routers(house.store, house.fleet, time.monotonic())
+    return {"routers": routers, "redis": describe_redis(house.store)}
 
 
 def describe_decision(decision: Decision) -> dict[str, Any]:

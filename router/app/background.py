@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from router.app.keeping import keep_forever
 from router.app.wiring import House
 from router.core.types import OutcomeKind, ReplicaId
 
@@ -69,5 +70,6 @@ def start_all(house: House, spawn: Callable[[Awaitable[None]], None]) -> None:
     for replica_id in list(house.addresses):
         spawn(watch_replica(house, replica_id))
     spawn(house.plane.sweep_forever())
+    spawn(keep_forever(house))
     if house.store is not None:
         house.store.start(spawn)

@@ -1,4 +1,4 @@
-"""Keeps what a router knows in its state file while it runs, and gives it to the next start."""
+"""Keeps what a router knows in its state file while it runs. The next start reads it: `wiring.build`."""
 
 from __future__ import annotations
 
@@ -6,26 +6,17 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from router.adapters.state_file import Saved, read, write
-from router.app.settings import Settings
+from router.adapters.state_file import Saved, write
+from router.app.wiring import House
 from router.core.fleet import Fleet
 from router.core.snapshot import Snapshot, take, taking
-
-if TYPE_CHECKING:  # wiring imports this module
-    from router.app.wiring import House
 
 LOGGER = logging.getLogger("warmroute.state")
 
 INTERVAL_S = 30.0
 """A killed router loses so much. About one turn of a chat (median think time 25 s), of which the earlier turns stay
 known; and writing, some 16 MB at 64 M tokens, takes the event loop about 3 ms of each second."""
-
-
-def load(settings: Settings) -> Saved | None:
-    """Return what an earlier router has kept; None without a state file, or where it can't be used."""
-    return None if settings.state_file is None else read(settings.state_file)
 
 
 def save(house: House) -> None:

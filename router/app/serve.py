@@ -18,6 +18,7 @@ import uvloop
 
 from router.app.admin import admin_app
 from router.app.background import start_all
+from router.app.keeping import save
 from router.app.public import public_app
 from router.app.settings import Settings
 from router.app.wiring import House, build
@@ -123,10 +124,8 @@ async def serve(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        house.plane.close()
-        if house.request_log is not None:
-            house.request_log.flush()
-        await house.client.aclose()
+        save(house)
+        await house.close()
 
 
 _COMMON: dict[str, Any] = {

@@ -19,11 +19,13 @@ from router.adapters.redis_store.address import parse
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import RequestLog
+from router.adapters.state_file import read
 from router.adapters.vllm_metrics import VllmProbe
 from router.app.models import ModelList
 from router.app.settings import Settings
 from router.core.fleet import Fleet
 from router.core.policy import POLICIES
+from router.core.snapshot import restore
 from router.core.types import OutcomeKind, ReplicaId
 from router.ports import EngineProbe, Observer, RequestRecord
 from router.proxy.plane import Limits, Plane
@@ -64,6 +66,8 @@ class House:
     request_log: RequestLog | None
     store: RedisStore | None
     """What is shared with other routers; None for a router on its own."""
+    salt: bytes
+    """Key of the replicas' ids."""
 
     async def close(self) -> None:
         """Give everything back; when nothing uses it any more."""
@@ -77,7 +81,8 @@ class House:
 
 def build(settings: Settings) -> House:
     """Build a router from its settings. Nothing is listening or connected yet; call it inside the event loop."""
-    router, tie_seed = secrets.token_hex(8), secrets.randbits(63) | 1
+    router = secrets.token_hex(8)
+    tie_seed = 0 if settings.redis is None else int(router, 16)
     fleet = Fleet(POLICIES[settings.policy], int(settings.index_bytes), settings.prefill_tokens_per_s, tie_seed)
     metrics, decisions = FleetCollector(fleet, time.monotonic), DecisionLog()
     observers: list[Observer] = [metrics, decisions]
@@ -88,16 +93,19 @@ def build(settings: Settings) -> House:
     store = _store(settings, fleet, router)
     plane = Plane(fleet, Observers(*observers), _limits(settings), _session_headers(settings), authorization, store)
     client = _control_client(settings, authorization)
-    house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client, request_log, store)
-    salt = secrets.token_bytes(16) if store is None else store.replica_salt
+    saved = None if settings.state_file is None else read(settings.state_file)
+    salt = store.replica_salt if store else saved.salt if saved else secrets.token_bytes(16)
+    house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client, request_log, store, salt)
     for url in settings.replica:
-        add_replica(house, url, salt)
+        add_replica(house, url)
+    if saved is not None:
+        restore(fleet, saved.snapshot, plane.clock())
     return house
 
 
-def add_replica(house: House, url: str, salt: bytes) -> None:
+def add_replica(house: House, url: str) -> None:
     """Take a replica into every book. Its id is the salted hash of its address: stable while the salt is."""
-    replica_id = "r-" + xxhash.xxh3_64_hexdigest(salt + url.encode())[:8]
+    replica_id = "r-" + xxhash.xxh3_64_hexdigest(house.salt + url.encode())[:8]
     parts = urlsplit(url)
     tls = _engine_tls() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)

@@ -119,7 +119,7 @@ def asked(prompt: Prompt) -> list[int]:
     """Return the prefixes under which a prompt may be known elsewhere, as numbers of leading blocks, longest first."""
     length = len(prompt.hashes)
     if prompt.open_text is not None:
-        positions = set(range(length, max(0, length - RECENT_BLOCKS), -1))
+        positions = set(range(max(1, length - RECENT_BLOCKS), length + 1))
         last = length // STRIDE_BLOCKS * STRIDE_BLOCKS
         positions.update(range(last, max(0, last - MAX_ASKED * STRIDE_BLOCKS), -STRIDE_BLOCKS))
     else:
@@ -140,26 +140,25 @@ def recollect(fleet: Fleet, asked_for: Question, recollection: Recollection, now
     """Take in what others knew; return whether it taught anything. Each replica counts with its longest prefix."""
     learnt = False
     for key, replica_id in recollection.homes:
-        if replica_id in fleet and key not in fleet.index.homes:
-            fleet.index.homes.put(key, replica_id)
+        if key not in fleet.index.homes:
+            fleet.index.homes.put(key, replica_id)  # one that has left, too: a session is moved from where it stands
+            learnt = learnt or replica_id in fleet
+    prompt, seen = asked_for.prompt, set[ReplicaId]()
+    for found in () if prompt is None else sorted(recollection.found, reverse=True):
+        holders = {holder.replica for holder in found.holders if _holds_still(fleet, holder)}
+        if prompt is not None and holders:
+            _learn(fleet, prompt, found, holders - seen, now)
+            seen |= holders
             learnt = True
-    seen: set[ReplicaId] = set()
-    for found in sorted(recollection.found, reverse=True) if asked_for.prompt else ():
-        holders = [h for h in found.holders if h.replica not in seen and _holds_still(fleet, h)]
-        seen.update(holder.replica for holder in holders)
-        learnt = _learn(fleet, asked_for.prompt, found, holders, now) or learnt
     return learnt
 
 
-def _learn(fleet: Fleet, prompt: Prompt | None, found: Found, holders: list[Holder], now: float) -> bool:
-    if prompt is None or not holders:
-        return False
+def _learn(fleet: Fleet, prompt: Prompt, found: Found, holders: set[ReplicaId], now: float) -> None:
     prefix = _prefix(prompt, found.position, found.rest_bytes)
-    for holder in holders:
-        fleet.index.learn(fleet[holder.replica].mirror, prefix, now)
+    for replica_id in holders:
+        fleet.index.learn(fleet[replica_id].mirror, prefix, now)
     if found.prompt_tokens:
         fleet.index.turns.put(prefix, found.prompt_tokens, found.answer_tokens)
-    return True
 
 
 def _prefix(prompt: Prompt, position: int, rest_bytes: int) -> Prompt:

@@ -53,6 +53,7 @@ async def test_a_finished_request_is_one_line_with_its_figures() -> None:
         "replica": "r-1",
         "reason": "warm",
         "matched_tokens": 480,
+        "source": "local",
     }
 
 

@@ -33,7 +33,7 @@ async def test_a_new_replica_moves_no_session_and_takes_new_ones(stage: Stage) -
     talks = [ChatTalk(number, stream=False) for number in range(12)]
     before = await speak(client, talks)
     newcomer = await stage.replica()
-    add_replica(router.house, newcomer.url, b"salt")
+    add_replica(router.house, newcomer.url)
     after = await speak(client, talks)
     assert {number: name for number, (name, _) in after.items()} == {
         number: name for number, (name, _) in before.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,21 +22,34 @@ def redis_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-async def together(stage: Stage, redis_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """Starts routers that share a fleet and a Redis, each test under a prefix of its own."""
-    prefix = f"test-{abs(hash(request.node.name)) % 10**8}"
+Start = Callable[..., Awaitable[list[Router]]]
 
-    async def start(count: int, replicas: list[SimReplica], **settings: Any) -> list[Router]:
+
+@pytest.fixture
+def together(stage: Stage, redis_url: str, request: pytest.FixtureRequest) -> Start:
+    """Starts routers that share a fleet and a Redis, each test under a prefix of its own."""
+    sharing: dict[str, Any] = {
+        "redis": redis_url,
+        "redis_prefix": "".join(letter for letter in request.node.name if letter.isalnum())[-60:],
+        "redis_secret": "correct horse",
         # A deadline that a busy test machine keeps: what is known must be found, not found quickly.
-        shared = {"redis": redis_url, "redis_prefix": prefix, "redis_secret": "correct horse", "redis_deadline_ms": 500} | settings
-        routers = [await stage.router(*replicas, **shared) for _ in range(count)]
+        "redis_deadline_ms": 500,
+    }
+
+    async def start(count: int, replicas: list[SimReplica]) -> list[Router]:
+        routers = [await stage.router(*replicas, **sharing) for _ in range(count)]
         for router in routers:
-            await router.until(lambda router=router: router.house.store.state == "up", "Redis is not reached")
-            await router.until(lambda router=router: len(router.house.store.peers) >= count - 1, "no router is heard")
+            await know_each_other(router, count)
         return routers
 
     return start
+
+
+async def know_each_other(router: Router, count: int) -> None:
+    store = router.house.store
+    assert store is not None
+    await router.until(lambda: store.state == "up", "Redis is not reached")
+    await router.until(lambda: len(store.peers) >= count - 1, "no router is heard")
 
 
 async def turn(stage: Stage, router: Router, talk: AnyTalk) -> Any:
@@ -47,7 +60,7 @@ async def turn(stage: Stage, router: Router, talk: AnyTalk) -> Any:
 
 
 @pytest.mark.parametrize("kind", TALKS)
-async def test_the_next_turn_is_warm_through_the_other_router(stage: Stage, together: Any, kind: str) -> None:
+async def test_the_next_turn_is_warm_through_the_other_router(stage: Stage, together: Start, kind: str) -> None:
     routers = await together(2, await stage.replicas(4))
     talks = [TALKS[kind](number) for number in range(6)]
     homes: dict[int, str | None] = {}
@@ -61,7 +74,7 @@ async def test_the_next_turn_is_warm_through_the_other_router(stage: Stage, toge
 
 
 @pytest.mark.parametrize("kind", TALKS)
-async def test_the_next_turn_is_warm_after_all_routers_restarted(stage: Stage, together: Any, kind: str) -> None:
+async def test_the_next_turn_is_warm_after_all_routers_restarted(stage: Stage, together: Start, kind: str) -> None:
     replicas = await stage.replicas(4)
     talks = [TALKS[kind](number) for number in range(6)]
     homes: dict[int, str | None] = {}
@@ -78,7 +91,7 @@ async def test_the_next_turn_is_warm_after_all_routers_restarted(stage: Stage, t
     assert len(set(homes.values())) == 4
 
 
-async def test_a_burst_through_three_routers_spreads(stage: Stage, together: Any) -> None:
+async def test_a_burst_through_three_routers_spreads(stage: Stage, together: Start) -> None:
     replicas = await stage.replicas(6)
     routers = await together(3, replicas)
     clients = [await stage.client(routers[number % 3]) for number in range(48)]

@@ -13,6 +13,7 @@ import uvicorn
 
 from router.app.admin import admin_app
 from router.app.background import start_all
+from router.app.keeping import save
 from router.app.public import public_app
 from router.app.settings import Settings
 from router.app.wiring import House, Observers, build
@@ -126,6 +127,7 @@ class Router:
         for loop in self._tasks:
             loop.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        save(self.house)
         await self.house.close()
 
     # What a test looks at

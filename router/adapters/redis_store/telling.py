@@ -9,7 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    ResponseError,
+)
 
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import WRITE_SCRIPT, Names, encode, pack
@@ -31,9 +39,8 @@ held back, so the others know of a request before its answer comes."""
 
 SCRIPT_ID = hashlib.sha1(WRITE_SCRIPT, usedforsecurity=False).hexdigest()
 
-_ELSEWHERE = ("MOVED", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH")
-"""Beginnings of the errors of a server that is not, or not yet, the one to talk to, or to which we must say who we are
-again."""
+_ELSEWHERE = (MovedError, AskError, ReadOnlyError, MasterDownError, ClusterDownError)
+"""Errors of a server that is not, or no longer, the one to talk to."""
 
 
 class Telling:
@@ -92,7 +99,7 @@ class Telling:
             except FAILURES as error:
                 self.tell_all()
                 self._link.failed(error)
-                if not isinstance(error, ResponseError) or str(error).startswith(_ELSEWHERE):
+                if _is_elsewhere(error):
                     await self._link.drop(client)
             await self._pause()
 
@@ -198,3 +205,8 @@ class Telling:
                 loads.append((replica.replica_id, load))
         self._told = present
         return loads
+
+
+def _is_elsewhere(error: Exception) -> bool:
+    """Tell whether another server or connection may do better. A script's READONLY has no class of its own."""
+    return not isinstance(error, ResponseError) or isinstance(error, _ELSEWHERE) or "READONLY" in str(error)
