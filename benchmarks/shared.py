@@ -160,6 +160,7 @@ def parse_arguments() -> argparse.Namespace:
     hits.add_argument("--concurrency", type=int, default=8, help="--warm: requests at once")
     more = parser.add_argument_group("other modes")
     more.add_argument("--seconds", type=float, default=20.0, help="--latency, --commands: length of each run")
+    more.add_argument("--answer-after-ms", type=float, default=0.0, help="--latency: what the backends take")
     more.add_argument("--rates", type=float, nargs="+", default=[50.0, 200.0, 500.0], help="--commands: requests/s")
     more.add_argument("--turns", type=int, default=20_000, help="--memory: how many")
     options = parser.parse_args()

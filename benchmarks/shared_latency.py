@@ -134,7 +134,7 @@ async def measure_pair(pair: Pair, seeded: int, redis: RedisServer) -> dict[str,
 
 async def measure_latency(number: int, options: argparse.Namespace) -> dict[str, Figures]:
     seeded = round(RATE_PER_S * (options.seconds + WARM_UP_S)) + 1
-    with usage_backends() as urls, redis_server() as redis:
+    with usage_backends(2, options.answer_after_ms) as urls, redis_server() as redis:
         flags = ["--redis", redis.url, *options.redis_flags]
         with routers(places(1), urls, [flags]) as [author]:
             openings = [fresh(f"seeded {number}").next_request() for number in range(seeded)]

@@ -1,6 +1,6 @@
 """The backend of `backend.py`, but every chat's answer ends with an engine's `usage`, by which a router learns.
 
-usage: usage_backend.py --port P [--delay-ms 5]
+usage: usage_backend.py --port P [--first-delay-ms 0] [--delay-ms 5]
 
 A prompt counts one token for every four bytes of its body. Of cached tokens nothing is said, as by an engine whose
 operator did not ask for that.
@@ -38,7 +38,8 @@ def usage(body: bytes, answer_tokens: int) -> bytes:
 class UsageBackend(Backend):
     def answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"post /v1/chat/completions ") and not STREAM.search(body):
-            self.transport.write(sized(COMPLETION % usage(body, 1)))
+            answer = sized(COMPLETION % usage(body, 1))
+            self.timer = self.loop.call_later(self.options.first_delay_ms / 1000, self.transport.write, answer)
         else:
             super().answer(head, body)
 
@@ -60,12 +61,13 @@ class UsageBackend(Backend):
 
 
 @contextlib.contextmanager
-def usage_backends(count: int = 2) -> Iterator[list[str]]:
-    """The URLs of so many fresh ones."""
+def usage_backends(count: int = 2, first_delay_ms: float = 0.0) -> Iterator[list[str]]:
+    """The URLs of so many fresh ones, which begin an answer after so long."""
     with contextlib.ExitStack() as stack:
         ports = free_ports_in_a_row(count)
         for port in ports:
-            wait_for_port(stack.enter_context(running([sys.executable, __file__, "--port", str(port)])), port)
+            command = [sys.executable, __file__, "--port", str(port), "--first-delay-ms", str(first_delay_ms)]
+            wait_for_port(stack.enter_context(running(command)), port)
         yield [f"http://127.0.0.1:{port}" for port in ports]
 
 
@@ -78,9 +80,10 @@ async def serve(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--first-delay-ms", type=float, default=0.0, help="before an answer")
     parser.add_argument("--delay-ms", type=float, default=5.0, help="between two events of a stream")
     # One token for a request that does not say: nothing here measures long answers.
-    parser.set_defaults(chunks=1, first_delay_ms=0.0)
+    parser.set_defaults(chunks=1)
     uvloop.run(serve(parser.parse_args()))
 
 

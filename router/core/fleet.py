@@ -10,10 +10,10 @@ from router.core.choice import Known, choose, matches
 from router.core.index import Index
 from router.core.latency import TokenSize
 from router.core.learning import learn_from_answer
+from router.core.leases import Lease
 from router.core.ledger import Entry
 from router.core.policy import Policy, affinity
 from router.core.replica import Replica
-from router.core.residency import Lease
 from router.core.ticket import Settlement, Ticket
 from router.core.tokens import TokenScale
 from router.core.types import (

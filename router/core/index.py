@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from router.core.bounded import LINK_BYTES, BoundedMap
-from router.core.residency import ENTRY_BYTES, Lease, Mirror
+from router.core.leases import Lease
+from router.core.residency import ENTRY_BYTES, Mirror
 from router.core.tokens import TurnEnds
 from router.core.types import Prompt, ReplicaId
 

@@ -143,11 +143,13 @@ def recollect(fleet: Fleet, asked_for: Question, recollection: Recollection, now
         if key not in fleet.index.homes:
             fleet.index.homes.put(key, replica_id)  # one that has left, too: a session is moved from where it stands
             learnt = learnt or replica_id in fleet
-    prompt, seen = asked_for.prompt, set[ReplicaId]()
-    for found in () if prompt is None else sorted(recollection.found, reverse=True):
+    if asked_for.prompt is None:
+        return learnt
+    seen: set[ReplicaId] = set()
+    for found in sorted(recollection.found, reverse=True):
         holders = {holder.replica for holder in found.holders if _holds_still(fleet, holder)}
-        if prompt is not None and holders:
-            _learn(fleet, prompt, found, holders - seen, now)
+        if holders:
+            _learn(fleet, asked_for.prompt, found, holders - seen, now)
             seen |= holders
             learnt = True
     return learnt

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from router.core.fleet import Fleet
+from router.core.leases import Lease
 from router.core.news import Bulletin, News, Opened, Settled
 from router.core.replica import IDLE, Load, Replica
-from router.core.residency import Lease
 from router.core.types import ReplicaId
 
 SILENT_S = 3.0

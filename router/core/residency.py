@@ -7,13 +7,10 @@ blocks, which makes the match of a prompt a binary search.
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
 
-import msgspec
-
+from router.core.leases import ANSWER_BITS, Lease, Release, released
 from router.core.types import Prompt
 
 ENTRY_BYTES = 220
@@ -22,67 +19,6 @@ record of its release (64-bit CPython 3.11 to 3.14; tests/core/test_residency.py
 
 SPARE_BLOCKS = 4_096
 """How many more blocks than twice the idle ones the records of releases may name before they are sorted out."""
-
-_ANSWER_BITS = 0x5BD1E995_5BD1E995
-"""Key of an answer's blocks: its prompt's last hash with these bits turned over."""
-
-
-class Lease(NamedTuple):
-    """The blocks that one request holds on one replica while it runs."""
-
-    hashes: list[int]
-    ends_bytes: list[int]
-    fresh_from: int
-    """Index of the first block that was not resident when the request was sent."""
-    stale_stamp: int
-    """When the deepest matched block was last used, in ms; -1 when it was in use or nothing matched."""
-    epoch: int
-
-
-class Release(msgspec.Struct, gc=False):
-    """What one request released: blocks to evict, from the last one on, unless they were used again since.
-
-    There are as many as finished requests. Numbers packed into bytes, in a struct without garbage collection, keep them
-    out of the collector's sight: with lists it stopped the process for 0.2 s at 600,000 blocks.
-    """
-
-    stamp: int
-    answer: int
-    """Key of the answer behind the blocks."""
-    hashes: bytes
-    ends_bytes: bytes
-    """As `hashes`, a 64-bit number for each block."""
-    start_bytes: int = 0
-    """Where the first of the blocks begins."""
-
-    def __len__(self) -> int:
-        return len(self.hashes) // 8
-
-    def unpacked(self) -> tuple[memoryview[int], memoryview[int]]:
-        """Return hashes and ends as numbers."""
-        return memoryview(self.hashes).cast("Q"), memoryview(self.ends_bytes).cast("Q")
-
-    @property
-    def size_bytes(self) -> int:
-        """Canonical bytes of the blocks."""
-        return self.unpacked()[1][-1] - self.start_bytes if self.hashes else 0
-
-    def keep(self, first: int, after: int) -> None:
-        """Keep the blocks from `first` up to `after`."""
-        if first:
-            self.start_bytes = self.unpacked()[1][first - 1]
-        kept = slice(first * 8, after * 8)
-        self.hashes, self.ends_bytes = self.hashes[kept], self.ends_bytes[kept]
-
-
-def _released(lease: Lease, stamp: int, blocks: int) -> Release:
-    """Return the record of a lease's first `blocks` blocks."""
-    hashes, ends = lease.hashes, lease.ends_bytes
-    if blocks < len(hashes):
-        hashes, ends = hashes[:blocks], ends[:blocks]
-    answer = lease.hashes[-1] ^ _ANSWER_BITS
-    return Release(stamp, answer, array("Q", hashes).tobytes(), array("Q", ends).tobytes())
-
 
 class Mirror:
     """What one replica is believed to hold. Sizes in bytes of canonical prompt.
@@ -99,6 +35,7 @@ class Mirror:
         "_leases",
         "_released_blocks",
         "_releases",
+        "_unsure",
         "capacity_bytes",
         "epoch",
         "held_bytes",
@@ -111,6 +48,8 @@ class Mirror:
         self._answers: dict[int, int] = {}
         self._leases: dict[int, Lease] = {}
         """Leases not yet released, by identity: what a snapshot knows of requests in flight."""
+        self._unsure: set[int] = set()
+        """Held blocks that no request is known to have had computed: they are resident if one of their holders does."""
         self._releases: deque[Release] = deque()
         self._released_blocks = 0
         self._last_stamp = -1
@@ -154,7 +93,7 @@ class Mirror:
 
     def holds_answer(self, leaf: int) -> bool:
         """Tell whether the answer to the prompt that ends in `leaf` is resident."""
-        return (leaf ^ _ANSWER_BITS) in self._idle
+        return (leaf ^ ANSWER_BITS) in self._idle
 
     def acquire(self, prompt: Prompt, matched: int) -> Lease:
         """Hold all blocks of a prompt whose first `matched` are resident; the rest counts as resident from now on."""
@@ -164,8 +103,8 @@ class Mirror:
         if matched:
             leaf = hashes[matched - 1]
             stamp = idle.get(leaf, -1)
-            if leaf ^ _ANSWER_BITS in idle:
-                self._drop_answer(leaf ^ _ANSWER_BITS)  # the next turn names its blocks itself
+            if leaf ^ ANSWER_BITS in idle:
+                self._drop_answer(leaf ^ ANSWER_BITS)  # the next turn names its blocks itself
         start = 0
         for index in range(matched):
             block, end = hashes[index], ends[index]
@@ -177,7 +116,9 @@ class Mirror:
                 held[block] += 1
             start = end
         # What follows a match is not resident at all, since what is resident is always a prefix.
-        held.update(dict.fromkeys(hashes[matched:], 1))
+        fresh = hashes[matched:]
+        held.update(dict.fromkeys(fresh, 1))
+        self._unsure.update(fresh)
         self.held_bytes += ends[-1] - start
         lease = Lease(hashes, ends, matched, stamp, self.epoch)
         self._leases[id(lease)] = lease
@@ -190,7 +131,7 @@ class Mirror:
     def release(self, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0) -> None:
         """Give a request's blocks back, tail first: they stay resident, idle, until evicted.
 
-        `computed` False: the request never reached the engine, so blocks that only it brought are forgotten.
+        `computed` False: the request never reached the engine, so blocks that only such requests brought are forgotten.
         `answer_bytes`: size of the generated answer, which is resident behind the prompt.
         """
         if lease.epoch != self.epoch:
@@ -199,33 +140,43 @@ class Mirror:
         hashes, size = lease.hashes, lease.ends_bytes[-1]
         self._last_stamp = stamp = max(self._last_stamp + 1, int(now * 1000))
         counts = list(map(self._held.pop, hashes))
-        if max(counts) > 1 or not computed:
-            self._release_some(lease, counts, stamp, computed)
+        sure = self._count_sure(hashes, computed)
+        if sure < len(hashes) or max(counts) > 1:
+            self._release_some(lease, counts, stamp, sure)
         else:
             self._idle.update(dict.fromkeys(hashes, stamp))
             self.held_bytes -= size
             self.idle_bytes += size
         if answer_bytes and computed:
-            self._keep_answer(hashes[-1] ^ _ANSWER_BITS, stamp, answer_bytes)
+            self._keep_answer(hashes[-1] ^ ANSWER_BITS, stamp, answer_bytes)
         # A release names nothing that did not become idle or go on being held: see `resume`.
-        blocks = len(hashes) if computed else lease.fresh_from
-        self._releases.append(_released(lease, stamp, blocks))
-        self._released_blocks += blocks
+        self._releases.append(released(lease, stamp, sure))
+        self._released_blocks += sure
         self.evict_to(self.capacity_bytes)
         if self._released_blocks > 2 * len(self._idle) + SPARE_BLOCKS:
             self._sort_out_releases()
 
-    def _release_some(self, lease: Lease, counts: list[int], stamp: int, computed: bool) -> None:
-        """Release blocks of which others hold some, or which the engine never saw."""
+    def _count_sure(self, hashes: list[int], computed: bool) -> int:
+        """Return how many leading blocks are known to be computed: whoever has computed one has its parents, too."""
+        unsure = self._unsure
+        if computed:
+            unsure.difference_update(hashes)
+            return len(hashes)
+        return next((index for index, block in enumerate(hashes) if block in unsure), len(hashes))
+
+    def _release_some(self, lease: Lease, counts: list[int], stamp: int, sure: int) -> None:
+        """Release blocks of which others hold some, or of which only the first `sure` are known to be there."""
         start = 0
         for index, (block, end) in enumerate(zip(lease.hashes, lease.ends_bytes, strict=True)):
             if counts[index] > 1:
                 self._held[block] = counts[index] - 1
             else:
                 self.held_bytes -= end - start
-                if computed or index < lease.fresh_from:
+                if index < sure:
                     self._idle[block] = stamp
                     self.idle_bytes += end - start
+                else:
+                    self._unsure.discard(block)
             start = end
 
     def _keep_answer(self, key: int, stamp: int, answer_bytes: int) -> None:
@@ -303,7 +254,7 @@ class Mirror:
         """
         stamp = max(self._last_stamp + 1, int(now * 1000))
         leases = enumerate(self._leases.values(), stamp)
-        return [*self._releases, *(_released(lease, number, len(lease.hashes)) for number, lease in leases)]
+        return [*self._releases, *(released(lease, number, len(lease.hashes)) for number, lease in leases)]
 
     def answers(self) -> tuple[Iterable[int], Iterable[int], Iterable[int]]:
         """Return of each resident answer its key, its stamp and its bytes."""
@@ -326,6 +277,7 @@ class Mirror:
     def clear(self) -> None:
         """Forget everything: the replica restarted with an empty cache."""
         self._held, self._idle, self._answers, self._leases = {}, {}, {}, {}
+        self._unsure.clear()
         self._releases.clear()
         self._released_blocks = self.held_bytes = self.idle_bytes = 0
         self.epoch += 1

@@ -14,8 +14,9 @@ import msgspec
 
 from router.core.fleet import Fleet
 from router.core.index import Index
+from router.core.leases import Release
 from router.core.replica import Replica
-from router.core.residency import Mirror, Release
+from router.core.residency import Mirror
 from router.core.types import EngineReport, Prompt, ReplicaId
 
 LAYOUT = 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from router.core.leases import Lease
 from router.core.ledger import Entry
 from router.core.replica import Replica
-from router.core.residency import Lease
 from router.core.tokens import TokenScale
 from router.core.types import Decision, RoutingRequest
 

@@ -129,3 +129,22 @@ def test_a_guess_never_changes_the_match(served_before: list[tuple[int, int]], b
         served(mirror, of_blocks(*(100 * start + index for index in range(size))), now=now)
     hashes = [100 * branch + index for index in range(length)]
     assert {mirror.match(hashes, guess) for guess in range(length + 1)} == {mirror.match(hashes)}
+
+
+def test_what_another_request_has_computed_outlives_one_that_failed() -> None:
+    mirror = Mirror()
+    failing = mirror.acquire(of_blocks(1, 2), 0)
+    computing = mirror.acquire(of_blocks(1, 2, 3), 2)
+    mirror.release(computing, 1.0)
+    mirror.release(failing, 2.0, computed=False)
+    assert (mirror.match([1, 2, 3]), mirror.idle_bytes, mirror.held_bytes) == (3, 48, 0)
+    mirror.evict_unused_since(1 << 60)
+    assert (len(mirror), mirror.idle_bytes) == (0, 0)
+
+
+def test_what_only_failed_requests_have_brought_is_forgotten_whoever_ends_last() -> None:
+    mirror = Mirror()
+    leases = [mirror.acquire(of_blocks(1, 2), 0), mirror.acquire(of_blocks(1, 2, 3), 2)]
+    for number, lease in enumerate(leases):
+        mirror.release(lease, float(number), computed=False)
+    assert (len(mirror), mirror.idle_bytes, mirror.held_bytes) == (0, 0, 0)
