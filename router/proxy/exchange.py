@@ -5,35 +5,21 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from random import getrandbits
-from typing import Protocol
 
 from router.core.ticket import Ticket
 from router.core.types import NoReplicaError, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.proxy import report
 from router.proxy.answer import Answer
+from router.proxy.client import Client
 from router.proxy.errors import RouterError, error_event
-from router.proxy.feedback import response_id
-from router.proxy.headers import Headers, answer_head
+from router.proxy.headers import Headers
 from router.proxy.held import HELD_STATUSES, HeldAnswer
 from router.proxy.incoming import Incoming
-from router.proxy.openai import read_request, stored_object_hash
+from router.proxy.openai import read_request
 from router.proxy.plane import Plane
 from router.proxy.relay import Body, Write
 from router.proxy.silence import Silence
 from router.proxy.upstream import Framing, UpstreamConnection
-
-
-class Client(Protocol):
-    """The client's side of an exchange."""
-
-    transport: asyncio.Transport
-
-    @property
-    def write_paused(self) -> bool:
-        """Whether the client takes its bytes too slowly for more to be written."""
-
-    def exchange_done(self, exchange: Exchange) -> None:
-        """The exchange has ended; its answer is written, or cut."""
 
 
 class Exchange:
@@ -205,10 +191,8 @@ class Exchange:
         headless = incoming.method == b"HEAD"
         self._body = body = Body(client.transport, answer.framing, length, incoming.http_1_0, headless)
         self._write = body.write
-        own = report.own_lines(self.request_id, None if self.ticket is None else self.ticket.decision)
-        if answer.lacks_retry_after:
-            own += report.RETRY_SOON
-        head = answer_head(answer.status, answer.headers, body.framing_line, own, close=not self.keep_alive)
+        decision = None if self.ticket is None else self.ticket.decision
+        head = report.answer_lines(self.request_id, decision, answer, body.framing_line, close=not self.keep_alive)
         body.begin(head, data)
         answer.begin(data)
         incoming.drop_body()
@@ -232,14 +216,9 @@ class Exchange:
             self._body.end()
         if self._paused and self._connection is not None:
             self._connection.resume()  # it serves others now
-        if self.request is not None and self.request.shape == "responses":
-            self._remember_response(answer)
+        if self.request is not None and self.request.shape == "responses" and self.ticket is not None:
+            self.plane.remember_response(answer.first, self.ticket.decision.replica)
         self._end(answer.outcome())
-
-    def _remember_response(self, answer: Answer) -> None:
-        stored = response_id(answer.first)
-        if stored is not None and self.ticket is not None:
-            self.plane.remember(stored_object_hash(stored), self.ticket.decision.replica)
 
     def answer_lost(self, error: Exception | None, began: bool) -> None:
         """Tell the client if it has part of the answer; otherwise try elsewhere."""

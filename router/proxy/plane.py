@@ -13,6 +13,8 @@ from router.core.landmarks import Question, question
 from router.core.ticket import Ticket
 from router.core.types import Outcome, ReplicaId, RoutingRequest
 from router.ports import Observer, Store
+from router.proxy.feedback import response_id
+from router.proxy.openai import stored_object_hash
 from router.proxy.pool import Address, Pool
 
 SWEEP_S = 0.5
@@ -101,11 +103,15 @@ class Plane:
         if self.store is not None:
             self.store.settled(ticket, settlement)
 
-    def remember(self, stored: int, replica_id: ReplicaId) -> None:
-        """Note which replica stores an object, by the hash of its id."""
-        self.fleet.index.homes.put(stored, replica_id)
+    def remember_response(self, answer_start: bytes, replica_id: ReplicaId) -> None:
+        """Note which replica stores the response that an answer begins to tell of, if it does."""
+        stored = response_id(answer_start)
+        if stored is None:
+            return
+        key = stored_object_hash(stored)
+        self.fleet.index.homes.put(key, replica_id)
         if self.store is not None:
-            self.store.stored(stored, replica_id)
+            self.store.stored(key, replica_id)
 
     # Replicas
 

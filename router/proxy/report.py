@@ -7,6 +7,7 @@ from typing import Protocol
 from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, ReplicaId, RoutingRequest, Usage
 from router.ports import RequestRecord, Source
+from router.proxy.answer import Answer
 from router.proxy.errors import RETRY_AFTER_S, RouterError, error_body
 from router.proxy.headers import Headers, answer_head
 from router.proxy.incoming import Incoming
@@ -45,6 +46,14 @@ def own_lines(request_id: bytes, decision: Decision | None) -> bytes:
         b"x-request-id: %b\r\nx-warmroute-replica: %b\r\nx-warmroute-decision: %b\r\nx-warmroute-matched-tokens: %d\r\n"
         % (request_id, decision.replica.encode(), decision.reason.encode(), decision.matched_tokens)
     )
+
+
+def answer_lines(request_id: bytes, decision: Decision | None, answer: Answer, framing: bytes, close: bool) -> bytes:
+    """Return the head of a replica's answer as the client gets it."""
+    own = own_lines(request_id, decision)
+    if answer.lacks_retry_after:
+        own += RETRY_SOON
+    return answer_head(answer.status, answer.headers, framing, own, close=close)
 
 
 def error_answer(error: RouterError, incoming: Incoming, request_id: bytes, keep_alive: bool) -> bytes:

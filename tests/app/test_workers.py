@@ -17,7 +17,8 @@ import httpx
 import pytest
 import trustme
 
-from router.app.workers import LONGEST_DELAY_S, WholeLines, restart_delay_s
+from router.app.worker import WholeLines
+from router.app.workers import LONGEST_DELAY_S, restart_delay_s
 from tests.redis_server import running_redis
 from tests.rig.client import Client, chat, request
 from tests.rig.stage import Stage
@@ -164,7 +165,7 @@ async def test_secrets_stand_on_no_workers_command_line(redis: list[str]) -> Non
     async with serving(*redis, "--redis-secret", "hunter2-hunter2") as served:
         pids = ",".join(map(str, served.pids.values()))
         shown = await printed("ps", "-o", "args=", "-p", pids)
-    assert shown.count("router.app.workers") == 2
+    assert shown.count("router.app.worker") == 2
     assert "hunter2" not in shown
     assert redis[1] not in shown
 

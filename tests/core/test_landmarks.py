@@ -331,7 +331,14 @@ def test_a_texts_end_counts_though_more_of_another_text_lies_behind_it() -> None
 
 @pytest.mark.parametrize(
     ("told_s", "here_s", "counts"),
-    [(1.0, 1.0, True), (1.9, 1.0, True), (2.1, 1.0, False), (None, 1.0, True), (900.0, None, True), (900.0, 1.0, False)],
+    [
+        (1.0, 1.0, True),
+        (1.9, 1.0, True),
+        (2.1, 1.0, False),
+        (None, 1.0, True),
+        (900.0, None, True),
+        (900.0, 1.0, False),
+    ],
 )
 def test_what_an_engine_held_before_it_restarted_does_not_count(
     told_s: float | None, here_s: float | None, counts: bool

@@ -39,7 +39,11 @@ def bulletin_of(fleet: Fleet, request: RoutingRequest, outcome: Outcome) -> tupl
     beginning = opened(ticket)
     fleet.first_byte(ticket, 0.1)
     end = settled(ticket, fleet.settle(ticket, outcome, 0.2))
-    return Bulletin(ticket.number, True, [("r0", Load(3, 2, 1))], [beginning, end, Homed(2**64 - 1, "r1")]), beginning, end
+    return (
+        Bulletin(ticket.number, True, [("r0", Load(3, 2, 1))], [beginning, end, Homed(2**64 - 1, "r1")]),
+        beginning,
+        end,
+    )
 
 
 COMPLETED = Outcome(OutcomeKind.COMPLETED, 200, Usage(800, 0, 60, "stop"))
