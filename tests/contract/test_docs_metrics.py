@@ -10,6 +10,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from router.adapters.prometheus import FleetCollector
+from router.adapters.redis_store.address import parse
+from router.adapters.redis_store.metrics import StoreCollector
+from router.adapters.redis_store.options import Options
+from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import FLUSH_S, RequestLog, _line
 from router.core.fleet import Fleet
 from router.core.types import Decision, EngineReport, OutcomeKind, Reason, Usage
@@ -17,7 +21,9 @@ from router.ports import RequestRecord
 from tests.contract.pages import DOCS, code, codes, pages, prose, section, table, tables
 
 PAGE = DOCS / "reference" / "metrics.md"
-SECTIONS = ("Requests", "Tokens", "The router's books of each replica", "What the engines say")
+SECTIONS = (
+    "Requests", "Tokens", "The router's books of each replica", "What the engines say", "Sharing with other routers"
+)  # fmt: skip
 
 
 def finished() -> RequestRecord:
@@ -41,6 +47,7 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     collector.attempt_failed("r", OutcomeKind.REFUSED)
     registry = CollectorRegistry()
     registry.register(collector)
+    registry.register(StoreCollector(RedisStore(fleet, Options(parse("redis://h")), "w", lambda: 0.0), fleet))
     found = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):
         assert family.samples, f"{family.name} has no sample here, so its labels can't be seen"

@@ -269,7 +269,7 @@ def test_a_replica_that_is_not_known_here_is_passed_over() -> None:
     fleet, peers = world()
     session = request("a", "s").session
     assert session is not None
-    news = [sent(1, "r9", request().prompt), ended(1), Homed(5, "r9"), Homed(6, "r1"), sent(2, "r9")]
+    news: list[News] = [sent(1, "r9", request().prompt), ended(1), Homed(5, "r9"), Homed(6, "r1"), sent(2, "r9")]
     peers.hear("A", said(*news, loads={"r9": Load(1, 1, 1), "r1": Load(2, 1, 1)}), 0.0)
     assert [replica.peer_load for replica in fleet] == [IDLE, Load(2, 1, 1), IDLE]
     assert (fleet.index.homes.get(5), fleet.index.homes.get(6)) == (None, "r1")

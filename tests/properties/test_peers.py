@@ -26,6 +26,8 @@ decode = msgspec.msgpack.Decoder(Bulletin).decode
 names = st.integers(0, 5)
 picks = st.integers(0, 99)
 whose = st.integers(0, 1)
+luck = st.integers(0, 4)
+"""What leaves little to be checked happens at 0 only."""
 
 
 class Router:
@@ -115,7 +117,7 @@ class TwoRouters(RuleBasedStateMachine):
         if ticket is not None:
             self.routers[who].fleet.first_byte(ticket, self.now)
 
-    @rule(seconds=st.floats(0.0, 2.0))
+    @rule(seconds=st.floats(0.0, 1.0))
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
@@ -142,7 +144,7 @@ class TwoRouters(RuleBasedStateMachine):
                 mine = [lease for where, lease in leases if where is replica and lease is not None]
                 mine = [lease for lease in mine if lease.epoch == mirror.epoch]
                 assert all(mirror.match(lease.hashes) == len(lease.hashes) for lease in mine)
-                blocks = {}
+                blocks: dict[int, int] = {}
                 for lease in mine:
                     sizes = zip(lease.hashes, lease.ends_bytes, [0, *lease.ends_bytes], strict=False)
                     blocks |= {block: end - start for block, end, start in sizes}
@@ -187,25 +189,31 @@ class Lossy(TwoRouters):
             usage = Usage(None if cached is None else cached + 100, cached, 50, "stop")
             self.routers[who].settle(ticket, Outcome(kind, status, usage), self.now)
 
+    def told_by(self, who: int, whole: bool) -> tuple[int, str, bytes]:
+        return 1 - who, self.routers[who].id, self.routers[who].bulletin(whole, self.now)
+
     @rule(who=whose, whole=st.booleans())
-    def send(self, who: int, whole: bool) -> None:
-        router = self.routers[who]
-        self.under_way.append((1 - who, router.id, router.bulletin(whole, self.now)))
+    def is_heard(self, who: int, whole: bool) -> None:
+        self.said_last = self.told_by(who, whole)
+        self.hear(*self.said_last)
+
+    @rule(who=whose, whole=st.booleans())
+    def is_lost(self, who: int, whole: bool) -> None:
+        self.told_by(who, whole)
+
+    @rule(who=whose, whole=st.booleans())
+    def is_late(self, who: int, whole: bool) -> None:
+        self.under_way.append(self.told_by(who, whole))
 
     @precondition(lambda self: self.under_way)
     @rule()
-    def deliver(self) -> None:
+    def arrives(self) -> None:
         self.said_last = self.under_way.pop(0)
         self.hear(*self.said_last)
 
-    @precondition(lambda self: self.under_way)
-    @rule()
-    def lose(self) -> None:
-        self.under_way.pop(0)
-
     @precondition(lambda self: self.said_last)
     @rule()
-    def repeat(self) -> None:
+    def comes_twice(self) -> None:
         assert self.said_last is not None
         self.hear(*self.said_last)
 
@@ -213,27 +221,32 @@ class Lossy(TwoRouters):
         self.routers[who].peers.hear(router, decode(bulletin), self.now)
 
     @rule(who=whose)
-    def expire(self, who: int) -> None:
+    def looks_for_silent_ones(self, who: int) -> None:
         self.routers[who].peers.expire(self.now)
 
-    @rule(who=whose)
-    def fall_silent(self, who: int) -> None:
-        """The router is killed, and starts anew under another id."""
+    @rule(who=whose, luck=luck)
+    def is_killed(self, who: int, luck: int) -> None:
+        """It starts anew, under another id."""
+        if luck:
+            return
         router = self.routers[who]
         ids = [replica.replica_id for replica in router.fleet]
         self.routers[who] = reborn = Router(router.name, self.index_bytes, ids)
         reborn.starts = router.starts + 1
 
-    @rule(who=whose, number=st.integers(0, 4))
-    def come_or_go(self, who: int, number: int) -> None:
+    @rule(who=whose, number=st.integers(0, 4), luck=luck)
+    def replica_comes_or_goes(self, who: int, number: int, luck: int) -> None:
+        if luck:
+            return
         fleet, name = self.routers[who].fleet, f"r{number}"
         if name in fleet:
             fleet.remove(name)
         else:
             fleet.add(name)
 
-    @rule(who=whose, number=st.integers(0, 4), start=st.integers(1, 3), tokens=st.none() | st.integers(100, 50_000))
-    def read_metrics(self, who: int, number: int, start: int, tokens: int | None) -> None:
+    @rule(who=whose, number=st.integers(0, 4), luck=luck, tokens=st.none() | st.integers(100, 50_000))
+    def metrics_are_read(self, who: int, number: int, luck: int, tokens: int | None) -> None:
+        start = 1 if luck else 2
         if f"r{number}" in self.routers[who].fleet:
             report = EngineReport(start_time_s=start * 10.0, kv_tokens=tokens, waiting=3)
             self.routers[who].fleet.observe_engine(f"r{number}", report)
@@ -241,6 +254,7 @@ class Lossy(TwoRouters):
     def teardown(self) -> None:
         for late in self.under_way:
             self.hear(*late)
+        self.both_lose_each_other()
         for who in (0, 1):
             self.settle_all(who)
             self.tell(who)
@@ -257,6 +271,19 @@ class Lossy(TwoRouters):
                 router.peers.forget(name, self.now)
             assert len(router.peers) == 0
         self.nothing_is_left()
+
+    def both_lose_each_other(self) -> None:
+        """Both are heard, fall silent while all their requests are open, and are heard again."""
+        for who in (0, 1):
+            self.tell(who)
+        self.now += SILENT_S + 0.1
+        for router in self.routers:
+            router.peers.expire(self.now)
+            assert len(router.peers) == 0
+            assert all(replica.peer_load == IDLE for replica in router.fleet)
+        self.what_is_held_is_what_is_open_here_or_was_heard_to_be()
+        for who in (0, 1):
+            self.tell(who)
 
 
 class Agreeing(TwoRouters):
@@ -341,6 +368,6 @@ class AtOnce(Agreeing):
             assert replica.mirror.held_bytes == there.mirror.held_bytes
 
 
-STEPS = settings(max_examples=40, stateful_step_count=40, deadline=None)
+STEPS = settings(max_examples=80, stateful_step_count=40, deadline=None)
 Lossy.TestCase.settings = Late.TestCase.settings = AtOnce.TestCase.settings = STEPS
 TestLossy, TestLate, TestAtOnce = Lossy.TestCase, Late.TestCase, AtOnce.TestCase

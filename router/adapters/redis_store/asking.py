@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import Names, found
 from router.adapters.redis_store.link import FAILURES, Link, stop_if_cancelled
+from router.adapters.redis_store.patience import GRACE_S, Patience
 from router.core.landmarks import Question, Recollection
 
 MAX_KEYS = 512
@@ -43,30 +44,38 @@ class Asking:
     """Asks Redis on behalf of requests."""
 
     def __init__(
-        self, link: Link, names: Names, learn: Callable[[Question, Recollection], bool], counts: Counts
+        self,
+        link: Link,
+        names: Names,
+        learn: Callable[[Question, Recollection], bool],
+        counts: Counts,
+        deadline_s: float,
     ) -> None:
         """`learn` takes an answer in and tells whether it taught anything."""
         self._link = link
         self._names = names
         self._learn = learn
         self._counts = counts
+        self._deadline_s = deadline_s
         self._waiting: list[_Asked] = []
         self._wake = asyncio.Event()
 
-    def ask(self, question: Question, then: Taught, deadline_s: float) -> None:
+    def ask(self, question: Question, then: Taught) -> None:
         """Call `then` once, within the deadline: with whether something was learnt."""
         names = [*map(self._names.home, question.homes)]
         if question.prompt is not None:
             names += [self._names.turn(question.prompt.hashes[at - 1]) for at in question.positions]
         asked = _Asked(question, names, then)
-        asked.timer = asyncio.get_running_loop().call_later(deadline_s, self._expire, asked, deadline_s)
+        asked.timer = asyncio.get_running_loop().call_later(max(0.0, self._deadline_s - GRACE_S), self._expire, asked)
         self._waiting.append(asked)
         self._wake.set()
 
-    def _expire(self, asked: _Asked, deadline_s: float) -> None:
+    def _expire(self, asked: _Asked) -> None:
+        asked.timer = asyncio.get_running_loop().call_later(GRACE_S, self._give_up, asked)
+
+    def _give_up(self, asked: _Asked) -> None:
         if asked.end(taught=False):
             self._counts.result("late")
-            self._link.late(deadline_s)
 
     async def ask_forever(self, clock: Callable[[], float]) -> None:
         """Send what has come up, wait for the answer, and again."""
@@ -77,16 +86,18 @@ class Asking:
             if client is None:
                 self._fail(batch)
                 continue
-            sent_s = clock()
+            sent_s, patience = clock(), Patience(self._link, self._deadline_s)
             try:
                 values = await self._fetch(client, batch)
             except FAILURES as error:
+                patience.stop()
                 self._fail(batch)
                 self._link.failed(error)
                 await self._link.drop(client)
                 stop_if_cancelled()
                 continue
             stop_if_cancelled()
+            patience.answered()
             self._counts.read(clock() - sent_s)
             self._answer(batch, values)
 

@@ -18,12 +18,10 @@ class Counts:
         self.results: dict[str, int] = defaultdict(int)
         self.read_seconds = Histogram(SECONDS_BUCKETS)
         self.write_seconds = Histogram(SECONDS_BUCKETS)
-        self.last_write_s = 0.0
 
     def sent(self, commands: int, seconds: float) -> None:
         """Count a batch that was answered."""
         self.commands += commands
-        self.last_write_s = seconds
         self.write_seconds.observe(seconds)
 
     def read(self, seconds: float) -> None:

@@ -21,6 +21,27 @@ class State(StrEnum):
     """Can't be reached, or does not answer at all. What is to be told is kept, up to a limit."""
 
 
+class Event(StrEnum):
+    """What moves a state."""
+
+    QUICK = "an answer in time"
+    LATE = "a late answer"
+    REFUSED = "an error for an answer"
+    LOST = "no connection, or no answer at all"
+
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.DOWN: {Event.QUICK: State.UP, Event.LATE: State.SLOW, Event.REFUSED: State.REFUSING},
+    State.UP: {Event.LATE: State.SLOW, Event.REFUSED: State.REFUSING, Event.LOST: State.DOWN},
+    State.SLOW: {Event.QUICK: State.UP, Event.REFUSED: State.REFUSING, Event.LOST: State.DOWN},
+    State.REFUSING: {Event.QUICK: State.UP, Event.LATE: State.SLOW, Event.LOST: State.DOWN},
+}
+"""Where each event leads; one that is not named changes nothing."""
+
+PATIENT = frozenset({(State.UP, Event.LATE), (State.SLOW, Event.QUICK)})
+"""Transitions that take `PATIENCE` of their event in a row."""
+
+
 class Condition:
     """The present state, and what brought it about."""
 
@@ -31,35 +52,33 @@ class Condition:
 
     def quick(self) -> None:
         """An answer came in time."""
-        if self.state is State.SLOW:
-            self._count(State.UP, "answers in time")
-        else:
-            self._become(State.UP, "answers in time")
+        self._happened(Event.QUICK, "answers in time")
 
     def late(self, cause: str) -> None:
         """An answer came late, or has not come yet."""
-        if self.state is State.UP:
-            self._count(State.SLOW, cause)
-        elif self.state is State.SLOW:
-            self._streak = 0
-        else:
-            self._become(State.SLOW, cause)
+        self._happened(Event.LATE, cause)
 
     def refused(self, cause: str) -> None:
         """An answer was an error."""
-        self._become(State.REFUSING, cause)
+        self._happened(Event.REFUSED, cause)
 
     def lost(self, cause: str) -> None:
         """There is no connection, or no answer."""
-        self._become(State.DOWN, cause)
+        self._happened(Event.LOST, cause)
 
-    def _count(self, then: State, cause: str) -> None:
-        self._streak += 1
-        if self._streak >= PATIENCE:
-            self._become(then, cause)
+    def _happened(self, event: Event, cause: str) -> None:
+        then = TRANSITIONS[self.state].get(event)
+        patient = (self.state, event) in PATIENT
+        self._streak = self._streak + 1 if patient else 0
+        if then is not None and (not patient or self._streak >= PATIENCE):
+            self.state, self.cause, self._streak = then, cause, 0
 
-    def _become(self, state: State, cause: str) -> None:
-        if state is not self.state:
-            self.cause = cause
-        self.state = state
-        self._streak = 0
+
+def diagram() -> str:
+    """Draw the table, in Mermaid's language."""
+    lines = ["stateDiagram-v2", f"    [*] --> {State.DOWN}"]
+    for state, events in TRANSITIONS.items():
+        for event, then in events.items():
+            times = f", {PATIENCE} times in a row" if (state, event) in PATIENT else ""
+            lines.append(f"    {state} --> {then}: {event}{times}")
+    return "\n".join(lines)

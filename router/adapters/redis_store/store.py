@@ -23,6 +23,10 @@ from router.core.peers import Peers
 from router.core.ticket import Settlement, Ticket
 from router.core.types import ReplicaId
 
+SENT_S = 0.0005
+"""How long the news that a request was sent may wait: an answer that comes sooner than that is passed on first. The
+next turn can't come sooner."""
+
 SOON_S = 0.01
 """How long a turn's end may wait for others: the next turn's router has heard of the turn when it was sent."""
 
@@ -50,7 +54,7 @@ class RedisStore:
         self._next_number = 0
         link = Link(options.address, self._names.channel)
         self.link = link
-        self._asking = Asking(link, self._names, self._learn, self.counts)
+        self._asking = Asking(link, self._names, self._learn, self.counts, options.deadline_s)
         self.hearing = Hearing(link, self._names, router, self._hear, self._introduce)
         self._telling = Telling(
             link, self._names, router, fleet, self._oldest_open, self.counts, options, clock
@@ -87,7 +91,7 @@ class RedisStore:
 
     def ask(self, question: Question, then: Callable[[bool], None]) -> None:
         """See `ports.Store`."""
-        self._asking.ask(question, then, self.options.deadline_s)
+        self._asking.ask(question, then)
 
     def opened(self, ticket: Ticket) -> None:
         """See `ports.Store`."""
@@ -95,7 +99,7 @@ class RedisStore:
         self._open[ticket.number] = None if session is None else self._fleet.index.homes.get(session)
         self._next_number = ticket.number + 1
         self.outbox.tell(opened(ticket))
-        self._telling.wake()
+        self._telling.wake(SENT_S)
 
     def first_byte(self, ticket: Ticket) -> None:
         """See `ports.Store`."""
@@ -115,7 +119,7 @@ class RedisStore:
         """See `ports.Store`."""
         self.outbox.tell(Homed(key, replica))
         self._write_home(key, replica, None)
-        self._telling.wake()
+        self._telling.wake(SENT_S)
 
     def _oldest_open(self) -> int:
         return next(iter(self._open), self._next_number)

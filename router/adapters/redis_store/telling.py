@@ -25,6 +25,7 @@ from router.adapters.redis_store.link import FAILURES, RETRY_S, Link, stop_if_ca
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.outbox import Outbox, Write
 from router.adapters.redis_store.state import State
+from router.adapters.redis_store.patience import Patience
 from router.core.fleet import Fleet
 from router.core.news import Bulletin, News
 from router.core.replica import IDLE, Load
@@ -74,12 +75,14 @@ class Telling:
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
-    def wake(self, within_s: float = 0.0) -> None:
-        """Send what has come up: at once, or together with others within some time."""
-        if within_s == 0.0:
-            self._wake.set()
-        elif self._timer is None and not self._wake.is_set():
-            self._timer = asyncio.get_running_loop().call_later(within_s, self._time_is_up)
+    def wake(self, within_s: float) -> None:
+        """Send what has come up, together with whatever comes up within some time."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + within_s
+        if self._timer is None or self._timer.when() > due_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(due_s, self._time_is_up)
 
     def _time_is_up(self) -> None:
         self._timer = None
@@ -133,6 +136,8 @@ class Telling:
         whole = leaving or self._link.condition.state is not State.UP or now - self._heartbeat_s >= HEARTBEAT_S
         news, writes = self.outbox.take_news(), self.outbox.take_writes()
         loads = [] if leaving else self._loads(whole, now)
+        if whole:
+            self._heartbeat_s = now  # before it is sent: somebody may ask for another one meanwhile
         calls: list[tuple[Any, ...]] = []
         if whole or news or loads:
             bulletin = Bulletin(self._oldest_open(), whole, loads, news, leaving)
@@ -143,15 +148,16 @@ class Telling:
             calls.append(self._script_call(writes))
         if not calls:
             return
+        patience = Patience(self._link, self._options.deadline_s)
         try:
             results = await self._execute(client, calls)
         except BaseException:
+            patience.stop()
             self.outbox.give_back(news, writes)
             raise
-        if whole:
-            self._heartbeat_s = now
+        patience.stop()
         self._take_results(results, news, writes)
-        self._link.answered(self._counts.last_write_s, self._options.deadline_s)
+        patience.answered()
 
     async def _execute(self, client: Redis, calls: list[tuple[Any, ...]]) -> list[Any]:
         pipeline = client.pipeline(transaction=False)
@@ -173,7 +179,6 @@ class Telling:
         if isinstance(written, NoScriptError):  # Redis was restarted, or its scripts were flushed
             self._script_known = False
             self.outbox.give_back([], writes)
-            self._wake.set()
             results = results[:-1]
         elif isinstance(written, Exception):
             self.outbox.give_back([], writes)

@@ -8,19 +8,27 @@ local now = tonumber(redis.call("TIME")[1])
 local ttl = tonumber(ARGV[2])
 local kept = {}
 
+-- Returns the turn's end and the holders that stand in a value. Raises an error for a value that is none of ours.
+local function read(data)
+  local value, holders = cmsgpack.unpack(data), {}
+  for _, holder in ipairs(value[5]) do
+    holders[#holders + 1] = { holder[1] .. "", holder[2] + 0, holder[3] + 0 }
+  end
+  return { value[1] + 0, value[2] + 0, value[3] + 0, value[4] + 0 }, holders
+end
+
 local function held(key, operation)
   local replica, start, prompt, answer, rest, check = unpack(operation, 2)
   local holders = { { replica, start, now } }
-  local before = redis.call("GET", key)
-  local ok, value = pcall(cmsgpack.unpack, before or "")
-  if before and ok then
-    for _, holder in ipairs(value[5]) do
+  local readable, turn, known = pcall(read, redis.call("GET", key))
+  if readable then
+    for _, holder in ipairs(known) do
       if holder[1] ~= replica and holder[3] + ttl > now and #holders < MAX_HOLDERS then
         holders[#holders + 1] = holder
       end
     end
     if prompt == 0 then -- a landmark that others share ends no turn, and must not hide that one did here
-      prompt, answer, rest, check = value[1], value[2], value[3], value[4]
+      prompt, answer, rest, check = unpack(turn)
     end
   end
   redis.call("SET", key, cmsgpack.pack({ prompt, answer, rest, check, holders }), "EX", ttl)
