@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> M
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
+async def stage(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Stage]:
     raised: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
     async with contextlib.AsyncExitStack() as stack:
@@ -30,3 +31,5 @@ async def stage() -> AsyncIterator[Stage]:
         yield stage
         await stage.clear()
     assert not raised, raised
+    failed = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert not failed, failed

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from router.app.keeping import keep_forever
 from router.app.wiring import House
 from router.core.types import OutcomeKind, ReplicaId
+
+RESTART_S = 1.0
+"""Before a loop that has failed begins again: often enough to go on, seldom enough to read the log."""
 
 LOGGER = logging.getLogger("warmroute.fleet")
 
@@ -68,8 +72,25 @@ async def _read_models(house: House, replica_id: ReplicaId) -> bool:
 def start_all(house: House, spawn: Callable[[Awaitable[None]], None]) -> None:
     """Start all loops through `spawn`."""
     for replica_id in list(house.addresses):
-        spawn(watch_replica(house, replica_id))
-    spawn(house.plane.sweep_forever())
-    spawn(keep_forever(house))
-    if house.store is not None:
-        house.store.start(spawn)
+        spawn(keep_running("reading a replica", partial(watch_replica, house, replica_id)))
+    spawn(keep_running("the sweep", house.plane.sweep_forever))
+    spawn(keep_running("keeping the state", partial(keep_forever, house)))
+    start_sharing(house, spawn)
+
+
+def start_sharing(house: House, spawn: Callable[[Awaitable[None]], None]) -> None:
+    """Start the loops that talk to Redis, if there is one."""
+    for loop in house.store.loops() if house.store is not None else ():
+        spawn(keep_running("sharing", loop))
+
+
+async def keep_running(name: str, loop: Callable[[], Awaitable[None]]) -> None:
+    """Run a loop until it ends or is cancelled; begin again after a mistake of ours, which must not end it unseen."""
+    while True:
+        try:
+            await loop()
+        except Exception:
+            LOGGER.exception("%s failed, and begins again", name)
+            await asyncio.sleep(RESTART_S)
+        else:
+            return

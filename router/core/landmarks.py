@@ -48,6 +48,8 @@ class Question(NamedTuple):
     """Numbers of leading blocks, the longest first."""
     homes: list[int]
     """Hashes of sessions and stored objects."""
+    must_be_found: bool = False
+    """A stored object is named, which only the replica that has it can serve."""
 
 
 class Holder(NamedTuple):
@@ -101,7 +103,9 @@ def question(fleet: Fleet, request: RoutingRequest) -> Question | None:
     positions: list[int] = []
     if prompt is not None and fleet.policy is affinity and not _is_known(fleet, prompt):
         positions = asked(prompt)
-    return Question(prompt, positions, homes) if positions or homes else None
+    if not positions and not homes:
+        return None
+    return Question(prompt, positions, homes, request.stored is not None and request.stored in homes)
 
 
 def _is_known(fleet: Fleet, prompt: Prompt) -> bool:

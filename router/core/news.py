@@ -11,6 +11,9 @@ from router.core.ticket import Settlement, Ticket
 from router.core.tokens import turn_links
 from router.core.types import Prompt, ReplicaId
 
+END_BYTES = 4
+"""Of a block's end in `Opened.ends_bytes`."""
+
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A request was sent to a replica."""
@@ -28,10 +31,11 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     session: int | None = None
 
     def prompt(self) -> Prompt | None:
-        """Return the blocks as a prompt; None for keyless requests."""
-        if not self.hashes:
+        """Return the blocks as a prompt; None for keyless requests, and for what can be none."""
+        hashes = array("Q", self.hashes).tolist()
+        if not hashes or len(set(hashes)) < len(hashes):  # chained hashes do not repeat: this is forged
             return None
-        return Prompt(array("Q", self.hashes).tolist(), array("I", self.ends_bytes).tolist(), [], None)
+        return Prompt(hashes, array("I", self.ends_bytes).tolist(), [], None)
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):

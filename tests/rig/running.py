@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 
 from router.app.admin import admin_app
-from router.app.background import start_all
+from router.app.background import start_all, start_sharing
 from router.app.keeping import save
 from router.app.public import public_app
 from router.app.settings import Settings
@@ -103,8 +103,7 @@ class Router:
             start_all(self.house, lambda loop: self._tasks.append(asyncio.ensure_future(loop)))
         else:
             self._tasks.append(asyncio.ensure_future(plane.sweep_forever()))
-            if self.house.store is not None:
-                self.house.store.start(lambda loop: self._tasks.append(asyncio.ensure_future(loop)))
+            start_sharing(self.house, lambda loop: self._tasks.append(asyncio.ensure_future(loop)))
         config = uvicorn.Config(
             public_app(self.house),
             http=downstream_class(plane),

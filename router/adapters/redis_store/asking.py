@@ -16,6 +16,9 @@ from router.core.landmarks import Question, Recollection
 MAX_KEYS = 512
 """Asked at once: Redis takes a tenth of a millisecond for so many."""
 
+AGAIN_S = 0.001
+"""Before a question that must find something is asked again, until its deadline: the news may be on its way."""
+
 Taught = Callable[[bool], None]
 
 
@@ -67,6 +70,9 @@ class Asking:
             names += [self._names.turn(question.prompt.hashes[at - 1]) for at in question.positions]
         asked = _Asked(question, names, then)
         asked.timer = asyncio.get_running_loop().call_later(max(0.0, self._deadline_s - GRACE_S), self._expire, asked)
+        self._put(asked)
+
+    def _put(self, asked: _Asked) -> None:
         self._waiting.append(asked)
         self._wake.set()
 
@@ -121,13 +127,16 @@ class Asking:
             recollection = self._read(asked, values[start : start + len(asked.names)])
             start += len(asked.names)
             taught = self._learn(asked.question, recollection)  # a late answer, too: the next turn will want it
-            if asked.end(taught):
+            if not taught and asked.question.must_be_found and asked.then is not None:
+                asyncio.get_running_loop().call_later(AGAIN_S, self._put, asked)
+            elif asked.end(taught):
                 self._counts.result("found" if taught else "nothing")
 
     def _read(self, asked: _Asked, values: list[bytes | None]) -> Recollection:
-        homes = asked.question.homes
-        known = [(key, value.decode()) for key, value in zip(homes, values, strict=False) if value is not None]
-        return Recollection(found(asked.question, values[len(homes) :], self._names.keyring), known)
+        question, count = asked.question, len(asked.question.homes)
+        homes = zip(question.homes, values[:count], strict=True)
+        known = [(key, value.decode(errors="replace")) for key, value in homes if value is not None]
+        return Recollection(found(question, values[count:], self._names.keyring), known)
 
     def _fail(self, batch: list[_Asked]) -> None:
         for asked in batch:

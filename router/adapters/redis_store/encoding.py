@@ -7,9 +7,9 @@ from importlib.resources import files
 
 import msgspec
 
-from router.adapters.redis_store.sealing import Keyring
+from router.adapters.redis_store.sealing import HASH_BYTES, Keyring
 from router.core.landmarks import Found, Holder, Landmark, Question, rest_hash
-from router.core.news import Bulletin
+from router.core.news import END_BYTES, Bulletin, News, Opened
 from router.core.types import ReplicaId
 
 VERSION = 1
@@ -127,6 +127,15 @@ def read(envelope: Envelope, keyring: Keyring) -> Bulletin | None:
         return None
     body = keyring.unseal(envelope.router, envelope.number, envelope.body)
     try:
-        return None if body is None else _decode_bulletin(body)
+        bulletin = None if body is None else _decode_bulletin(body)
     except msgspec.MsgspecError:
         return None
+    return bulletin if bulletin is not None and all(map(_is_sound, bulletin.news)) else None
+
+
+def _is_sound(news: News) -> bool:
+    """Tell whether a prompt's blocks are whole numbers and have an end each: anybody may publish without a secret."""
+    if not isinstance(news, Opened):
+        return True
+    blocks, left_over = divmod(len(news.ends_bytes), END_BYTES)
+    return not left_over and len(news.hashes) == blocks * HASH_BYTES

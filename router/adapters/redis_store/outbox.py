@@ -43,6 +43,11 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._news) + len(self._writes)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something left to be told."""
+        return bool(self._news)
+
     def tell(self, news: News) -> None:
         """Add something to be told to the other routers."""
         self._news.append(news)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from router.adapters.redis_store import encoding
 from router.adapters.redis_store.asking import Asking
@@ -48,16 +49,16 @@ class RedisStore:
         self.counts = Counts()
         self._fleet = fleet
         self._clock = clock
-        self._names = Names(options.prefix, Keyring(options.secret))
+        self.names = Names(options.prefix, Keyring(options.secret))
         self._open: dict[int, ReplicaId | None] = {}
         """Tickets not settled yet, oldest first, each with the home that its session had before."""
         self._next_number = 0
-        link = Link(options.address, self._names.channel)
+        link = Link(options.address, self.names.channel)
         self.link = link
-        self._asking = Asking(link, self._names, self._learn, self.counts, options.deadline_s)
-        self.hearing = Hearing(link, self._names, router, self._hear, self._introduce)
+        self._asking = Asking(link, self.names, self._learn, self.counts, options.deadline_s)
+        self.hearing = Hearing(link, self.names, router, self._hear, self._introduce)
         self._telling = Telling(
-            link, self._names, router, fleet, self._oldest_open, self.counts, options, clock
+            link, self.names, router, fleet, self._oldest_open, self.counts, options, clock
         )
         self.outbox = self._telling.outbox
 
@@ -69,14 +70,16 @@ class RedisStore:
     @property
     def replica_salt(self) -> bytes:
         """What replica ids are salted with, so that all routers name a replica alike."""
-        return self._names.keyring.salt(self.options.prefix.encode())
+        return self.names.keyring.salt(self.options.prefix.encode())
 
-    def start(self, spawn: Callable[[Awaitable[None]], None]) -> None:
-        """Start the loops through `spawn`; they run until cancelled."""
-        spawn(self._telling.tell_forever())
-        spawn(self._asking.ask_forever(self._clock))
-        spawn(self.hearing.hear_forever())
-        spawn(self._expire_forever())
+    def loops(self) -> list[Callable[[], Awaitable[None]]]:
+        """Return the loops that are to run until they are cancelled."""
+        return [
+            self._telling.tell_forever,
+            partial(self._asking.ask_forever, self._clock),
+            self.hearing.hear_forever,
+            self._expire_forever,
+        ]
 
     async def close(self) -> None:
         """Send what is left, say good-bye and disconnect; when the loops have been cancelled."""
@@ -129,11 +132,11 @@ class RedisStore:
         if prompt is None:
             return
         for landmark in landmarks(prompt, settlement.prompt_tokens, settlement.answer_tokens):
-            held = encoding.held(landmark, replica.replica_id, replica.report.start_time_s, self._names.keyring)
-            self.outbox.write(Write(self._names.turn(landmark.block), held))
+            held = encoding.held(landmark, replica.replica_id, replica.report.start_time_s, self.names.keyring)
+            self.outbox.write(Write(self.names.turn(landmark.block), held))
 
     def _write_home(self, key: int, replica: ReplicaId, before: ReplicaId | None) -> None:
-        self.outbox.write(Write(self._names.home(key), encoding.home(replica, before), key))
+        self.outbox.write(Write(self.names.home(key), encoding.home(replica, before), key))
 
     # What comes in
 

@@ -24,8 +24,8 @@ from router.adapters.redis_store.encoding import WRITE_SCRIPT, Names, encode, pa
 from router.adapters.redis_store.link import FAILURES, RETRY_S, Link, stop_if_cancelled
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.outbox import Outbox, Write
-from router.adapters.redis_store.state import State
 from router.adapters.redis_store.patience import Patience
+from router.adapters.redis_store.state import State
 from router.core.fleet import Fleet
 from router.core.news import Bulletin, News
 from router.core.replica import IDLE, Load
@@ -74,15 +74,18 @@ class Telling:
         self._script_known = False
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
+        """When the timer wakes; uvloop's handles do not tell."""
 
     def wake(self, within_s: float) -> None:
         """Send what has come up, together with whatever comes up within some time."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + within_s
-        if self._timer is None or self._timer.when() > due_s:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = loop.call_at(due_s, self._time_is_up)
+        if self._timer is not None and self._due_s <= due_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._due_s = loop.call_at(due_s, self._time_is_up), due_s
 
     def _time_is_up(self) -> None:
         self._timer = None
@@ -140,7 +143,8 @@ class Telling:
             self._heartbeat_s = now  # before it is sent: somebody may ask for another one meanwhile
         calls: list[tuple[Any, ...]] = []
         if whole or news or loads:
-            bulletin = Bulletin(self._oldest_open(), whole, loads, news, leaving)
+            oldest_open = 0 if self.outbox.has_news else self._oldest_open()  # ends of those in between are to come
+            bulletin = Bulletin(oldest_open, whole, loads, news, leaving)
             self._number += 1
             packed = pack(self._router, self._number, bulletin, self._names.keyring)
             calls.append(("PUBLISH", self._names.channel, packed))
@@ -195,7 +199,7 @@ class Telling:
     def _keep_homes(self, writes: list[Write], kept: list[Any]) -> None:
         """Take over the homes that another router has moved before us."""
         for number, replica in zip(kept[::2], kept[1::2], strict=True):
-            session, replica_id = writes[number - 1].home, replica.decode()
+            session, replica_id = writes[number - 1].home, replica.decode(errors="replace")
             if session is not None and replica_id in self._fleet:
                 self._fleet.index.homes.put(session, replica_id)
 

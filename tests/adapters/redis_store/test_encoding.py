@@ -13,7 +13,7 @@ from router.adapters.redis_store import encoding
 from router.adapters.redis_store.encoding import Names, encode, found, held, home, pack, read, unpack
 from router.adapters.redis_store.sealing import Keyring
 from router.core.landmarks import Found, Holder, Landmark, Question, landmarks
-from router.core.news import Bulletin, Homed
+from router.core.news import Bulletin, Homed, Opened
 from router.core.prompt import PromptBuilder
 from router.core.replica import Load
 from router.core.types import Prompt
@@ -159,6 +159,27 @@ def test_an_envelope_of_another_version_is_passed_over(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("data", [*GARBAGE.values(), pack("A", 12, BULLETIN, PLAIN)[:-1]])
 def test_what_is_no_envelope_is_passed_over(data: bytes) -> None:
     assert unpack(data) is None
+
+
+@pytest.mark.parametrize(
+    ("hashes_bytes", "ends_bytes", "sound"),
+    [
+        (0, 0, True),
+        (8, 4, True),
+        (80, 40, True),
+        (7, 4, False),
+        (8, 3, False),
+        (8, 8, False),
+        (0, 4, False),
+        (8, 0, False),
+    ],
+)
+def test_a_bulletin_with_blocks_that_are_no_blocks_is_not_read(hashes_bytes: int, ends_bytes: int, sound: bool) -> None:
+    """Anybody who reaches Redis may publish where there is no secret; it must not end the loop that listens."""
+    bulletin = Bulletin(0, False, [], [Homed(1, "r0"), Opened(1, "r0", 5, bytes(hashes_bytes), bytes(ends_bytes))])
+    envelope = unpack(pack("A", 12, bulletin, PLAIN))
+    assert envelope is not None
+    assert read(envelope, PLAIN) == (bulletin if sound else None)
 
 
 @given(st.binary(max_size=60))
