@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import xxhash
+
 from router.app.keeping import keep_forever
 from router.app.wiring import House
 from router.core.types import OutcomeKind, ReplicaId
@@ -23,14 +25,23 @@ async def watch_replica(house: House, replica_id: ReplicaId) -> None:
     Each replica has a loop of its own, so that a slow one delays no other.
     """
     settings = house.settings
-    models_due_s = 0.0
+    models_due_s, phase_s = 0.0, _phase_ratio(replica_id) * settings.scrape_interval_s
     while replica_id in house.fleet:
         started_s = house.plane.clock()
         reached = await _read_metrics(house, replica_id)
         if reached and started_s >= models_due_s and await _read_models(house, replica_id):
             models_due_s = started_s + settings.models_interval_s
         spent_s = house.plane.clock() - started_s
-        await asyncio.sleep(max(0.0, settings.scrape_interval_s - spent_s))
+        await asyncio.sleep(max(0.0, settings.scrape_interval_s - spent_s) + phase_s)
+        phase_s = 0.0
+
+
+def _phase_ratio(replica_id: ReplicaId) -> float:
+    """Return where in the interval a replica is read, 0 to 1: all at once, their pages would hold up every stream.
+
+    At the start all are read at once: nothing is known yet.
+    """
+    return xxhash.xxh3_64_intdigest(replica_id.encode()) / 2**64
 
 
 async def _read_metrics(house: House, replica_id: ReplicaId) -> bool:

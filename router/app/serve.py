@@ -115,6 +115,8 @@ async def serve(
     ready()
     tasks: set[asyncio.Future[None]] = set()
     start_all(house, lambda loop: tasks.add(asyncio.ensure_future(loop)))
+    if house.store is not None:
+        await house.store.tried()
     admin = asyncio.create_task(admin_server.serve(sockets=[admin_socket]))
     try:
         await client_server.serve(sockets=[client_socket])

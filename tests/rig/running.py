@@ -104,6 +104,8 @@ class Router:
         else:
             self._tasks.append(asyncio.ensure_future(plane.sweep_forever()))
             start_sharing(self.house, lambda loop: self._tasks.append(asyncio.ensure_future(loop)))
+        if self.house.store is not None:
+            await self.house.store.tried()
         config = uvicorn.Config(
             public_app(self.house),
             http=downstream_class(plane),

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import Names, found
 from router.adapters.redis_store.link import FAILURES, Link, stop_if_cancelled
-from router.adapters.redis_store.patience import GRACE_S, Patience
+from router.adapters.redis_store.patience import GRACE_S, STALL_S, Patience
 from router.core.landmarks import Question, Recollection
 
 MAX_KEYS = 512
@@ -69,15 +69,24 @@ class Asking:
         if question.prompt is not None:
             names += [self._names.turn(question.prompt.hashes[at - 1]) for at in question.positions]
         asked = _Asked(question, names, then)
-        asked.timer = asyncio.get_running_loop().call_later(max(0.0, self._deadline_s - GRACE_S), self._expire, asked)
+        self._wait(asked, may_be_prolonged=True)
         self._put(asked)
+
+    def _wait(self, asked: _Asked, may_be_prolonged: bool) -> None:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + max(0.0, self._deadline_s - GRACE_S)
+        asked.timer = loop.call_at(due_s, self._expire, asked, due_s, may_be_prolonged)
 
     def _put(self, asked: _Asked) -> None:
         self._waiting.append(asked)
         self._wake.set()
 
-    def _expire(self, asked: _Asked) -> None:
-        asked.timer = asyncio.get_running_loop().call_later(GRACE_S, self._give_up, asked)
+    def _expire(self, asked: _Asked, due_s: float, may_be_prolonged: bool) -> None:
+        loop = asyncio.get_running_loop()
+        if may_be_prolonged and loop.time() - due_s > STALL_S:  # we were busy, so Redis has not had its time
+            self._wait(asked, may_be_prolonged=False)
+        else:
+            asked.timer = loop.call_later(GRACE_S, self._give_up, asked)
 
     def _give_up(self, asked: _Asked) -> None:
         if asked.end(taught=False):

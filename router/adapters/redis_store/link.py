@@ -22,6 +22,9 @@ again within this and `RETRY_S`."""
 RETRY_S = 0.3
 """Between two attempts to find it, or to see whether it is well again."""
 
+LOOPS = 3
+"""Those that talk to Redis: telling, asking, hearing."""
+
 FAILURES = (RedisError, OSError, TimeoutError)
 
 
@@ -42,8 +45,8 @@ class Link:
         """Return the client, connected anew if need be. Raises one of `FAILURES`."""
         if self.client is None:
             client = await locate(self.address, self._key, TIMEOUT_S)
-            try:  # one connection for telling and one for asking: no request is to wait for one
-                await asyncio.gather(client.ping(), client.ping())
+            try:  # a connection for each loop, so that no request waits for one to be made
+                await asyncio.gather(*(client.ping() for _ in range(LOOPS)))
             except BaseException:
                 await _close(client)
                 raise

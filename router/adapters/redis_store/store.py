@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -11,7 +12,7 @@ from router.adapters.redis_store.asking import Asking
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import Names
 from router.adapters.redis_store.hearing import Hearing
-from router.adapters.redis_store.link import Link
+from router.adapters.redis_store.link import TIMEOUT_S, Link
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.outbox import Write
 from router.adapters.redis_store.sealing import Keyring
@@ -80,6 +81,12 @@ class RedisStore:
             self.hearing.hear_forever,
             self._expire_forever,
         ]
+
+    async def tried(self) -> None:
+        """Wait until Redis was reached or could not be, a second at the most: first requests may want to ask it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._telling.tried.wait()
 
     async def close(self) -> None:
         """Send what is left, say good-bye and disconnect; when the loops have been cancelled."""

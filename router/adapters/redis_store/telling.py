@@ -73,6 +73,8 @@ class Telling:
         self._heartbeat_s = float("-inf")
         self._script_known = False
         self._wake = asyncio.Event()
+        self.tried = asyncio.Event()
+        """Set when the first attempt to reach Redis has ended, well or not."""
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0
         """When the timer wakes; uvloop's handles do not tell."""
@@ -107,6 +109,7 @@ class Telling:
                 self._link.failed(error)
                 if _is_elsewhere(error):
                     await self._link.drop(client)
+            self.tried.set()
             await self._pause()
 
     async def _pause(self) -> None:

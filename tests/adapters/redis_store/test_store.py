@@ -14,6 +14,7 @@ from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.outbox import BATCH
 from router.adapters.redis_store.state import State
 from router.adapters.redis_store.store import RedisStore
+from router.app.background import keep_running
 from router.core.fleet import Fleet
 from router.core.landmarks import question
 from router.core.types import Outcome, OutcomeKind, RoutingRequest
@@ -30,10 +31,9 @@ def url() -> Iterator[str]:
 
 @contextlib.asynccontextmanager
 async def running(*stores: RedisStore) -> AsyncIterator[list[asyncio.Future[None]]]:
-    tasks = [asyncio.ensure_future(loop()) for store in stores for loop in store.loops()]
+    tasks = [asyncio.ensure_future(keep_running("sharing", loop)) for store in stores for loop in store.loops()]
     try:
-        for store in stores:
-            await until(lambda store=store: store.state is State.UP and len(store.peers) == len(stores) - 1)  # type: ignore[misc]
+        await until(lambda: all(store.state is State.UP and len(store.peers) == len(stores) - 1 for store in stores))
         yield tasks
     finally:
         for task in tasks:
