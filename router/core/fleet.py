@@ -128,7 +128,7 @@ class Fleet:
             replica.health.tried(now)
         uncached = decision.prompt_tokens - decision.matched_tokens
         end_s = now + replica.queue_s(now) + uncached / replica.rate.tokens_per_s
-        entry = Entry(uncached, request.streaming, now, end_s)
+        entry = Entry(uncached, request.streaming, now, end_s, replica.peer_load.pending > 0)
         replica.ledger.open(entry)
         replica.count_recent(uncached, now)
         lease = None if request.prompt is None else self.index.hold(replica.mirror, request.prompt)
@@ -195,7 +195,8 @@ class Fleet:
             return
         ticket.first_byte_s = now
         ledger = ticket.replica.ledger
-        if ticket.request.streaming:
+        among_peers = ticket.entry.among_peers or ticket.replica.peer_load.pending > 0
+        if ticket.request.streaming and not among_peers:
             begun_s = max(ticket.entry.dispatched_s, ledger.last_first_byte_s)
             ticket.replica.rate.observe(ticket.entry.uncached_tokens, now - begun_s)
             if not self._all_measured:

@@ -6,15 +6,24 @@ from __future__ import annotations
 class Entry:
     """One request in flight on one replica."""
 
-    __slots__ = ("dispatched_s", "expected_end_s", "prefilling", "streaming", "uncached_tokens")
+    __slots__ = ("among_peers", "dispatched_s", "expected_end_s", "prefilling", "streaming", "uncached_tokens")
 
-    def __init__(self, uncached_tokens: int, streaming: bool, dispatched_s: float, expected_end_s: float) -> None:
+    def __init__(
+        self,
+        uncached_tokens: int,
+        streaming: bool,
+        dispatched_s: float,
+        expected_end_s: float,
+        among_peers: bool = False,
+    ) -> None:
         self.uncached_tokens = uncached_tokens
         self.streaming = streaming
         self.dispatched_s = dispatched_s
         self.expected_end_s = expected_end_s
         """When its prefill should be over; believed only where no first byte will tell (an answer in one piece)."""
         self.prefilling = True
+        self.among_peers = among_peers
+        """Other routers' requests were waiting there too: the time to its first byte is not its own."""
 
 
 class Ledger:

@@ -4,6 +4,7 @@ import pytest
 
 from router.core.fleet import Fleet
 from router.core.policy import POLICIES
+from router.core.replica import IDLE, Load
 from router.core.types import (
     EngineReport,
     NoReplicaError,
@@ -285,3 +286,18 @@ def test_replicas_that_were_not_measured_yet_are_believed_to_be_as_fast_as_the_o
         fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200, Usage()), now)
     assert min(chosen.values()) >= 40
     assert fleet.add("late").rate.tokens_per_s == pytest.approx(80_000, rel=0.1)
+
+
+def test_a_speed_is_not_learnt_from_prefills_that_waited_for_other_routers_requests() -> None:
+    """Its first byte came when their prompts were prefilled as well: the speed would seem a fraction of what it is."""
+    fleet = fleet_of(1)
+    replica = fleet["r0"]
+    before = replica.rate.tokens_per_s
+    for number in range(8):
+        replica.peer_load = Load(10_000, 2, 2) if number % 2 else IDLE
+        ticket = fleet.route(chat(*turns(1, f"s{number}")), number * 10.0)
+        replica.peer_load = IDLE if number % 4 == 1 else Load(10_000, 2, 2)
+        fleet.first_byte(ticket, number * 10.0 + 5.0)
+        fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200), number * 10.0 + 6.0)
+    assert replica.rate.tokens_per_s == before
+    assert not replica.rate.measured

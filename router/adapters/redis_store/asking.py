@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import Names, found
 from router.adapters.redis_store.link import FAILURES, Link, stop_if_cancelled
-from router.adapters.redis_store.patience import GRACE_S, STALL_S, Patience
+from router.adapters.redis_store.patience import GRACE_S, STALL_S
 from router.core.landmarks import Question, Recollection
 
 MAX_KEYS = 512
@@ -83,14 +83,17 @@ class Asking:
 
     def _expire(self, asked: _Asked, due_s: float, may_be_prolonged: bool) -> None:
         loop = asyncio.get_running_loop()
-        if may_be_prolonged and loop.time() - due_s > STALL_S:  # we were busy, so Redis has not had its time
+        stalled = loop.time() - due_s > STALL_S
+        if stalled and may_be_prolonged:  # we were busy, so Redis has not had its time
             self._wait(asked, may_be_prolonged=False)
         else:
-            asked.timer = loop.call_later(GRACE_S, self._give_up, asked)
+            asked.timer = loop.call_later(GRACE_S, self._give_up, asked, stalled)
 
-    def _give_up(self, asked: _Asked) -> None:
+    def _give_up(self, asked: _Asked, stalled: bool) -> None:
         if asked.end(taught=False):
             self._counts.result("late")
+            if not stalled:
+                self._link.late(self._deadline_s)
 
     async def ask_forever(self, clock: Callable[[], float]) -> None:
         """Send what has come up, wait for the answer, and again."""
@@ -101,18 +104,15 @@ class Asking:
             if client is None:
                 self._fail(batch)
                 continue
-            sent_s, patience = clock(), Patience(self._link, self._deadline_s)
+            sent_s = clock()
             try:
                 values = await self._fetch(client, batch)
             except FAILURES as error:
-                patience.stop()
                 self._fail(batch)
-                self._link.failed(error)
-                await self._link.drop(client)
+                await self._link.failed(client, error)
                 stop_if_cancelled()
                 continue
             stop_if_cancelled()
-            patience.answered()
             self._counts.read(clock() - sent_s)
             self._answer(batch, values)
 
@@ -139,6 +139,7 @@ class Asking:
             if not taught and asked.question.must_be_found and asked.then is not None:
                 asyncio.get_running_loop().call_later(AGAIN_S, self._put, asked)
             elif asked.end(taught):
+                self._link.quick()
                 self._counts.result("found" if taught else "nothing")
 
     def _read(self, asked: _Asked, values: list[bytes | None]) -> Recollection:

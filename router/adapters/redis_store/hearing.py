@@ -50,9 +50,7 @@ class Hearing:
             try:
                 await self._listen(client)
             except FAILURES as error:
-                if client is self._link.client:
-                    self._link.failed(error)
-                    await self._link.drop(client)
+                await self._link.failed(client, error)
                 await asyncio.sleep(RETRY_S)
 
     async def _listen(self, client: Redis) -> None:

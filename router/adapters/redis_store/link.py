@@ -7,7 +7,16 @@ import contextlib
 import logging
 
 from redis.asyncio import Redis
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 
 from router.adapters.redis_store.address import Address
 from router.adapters.redis_store.locate import locate
@@ -26,6 +35,10 @@ LOOPS = 3
 """Those that talk to Redis: telling, asking, hearing."""
 
 FAILURES = (RedisError, OSError, TimeoutError)
+
+
+_ELSEWHERE = (MovedError, AskError, ReadOnlyError, MasterDownError, ClusterDownError)
+"""Errors of a server that is not, or no longer, the one to talk to."""
 
 
 class Link:
@@ -72,8 +85,17 @@ class Link:
         self.condition.late(f"no answer within {deadline_s * 1000:g} ms")
         self._log_change()
 
-    def failed(self, error: Exception) -> None:
-        """Note an error: refused where Redis said so itself, else lost."""
+    async def failed(self, client: Redis | None, error: Exception) -> None:
+        """Note an error: refused where Redis said so itself, else lost. A client that is of no more use is dropped.
+
+        One that was dropped before says nothing of Redis any more. None: no client could be made.
+        """
+        if client is self.client:
+            self._judge(error)
+        if is_elsewhere(error):
+            await self.drop(client)
+
+    def _judge(self, error: Exception) -> None:
         text = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, ResponseError | AuthenticationError):
             self.condition.refused(text)
@@ -87,6 +109,11 @@ class Link:
             self._logged = state
             level = logging.INFO if state is State.UP else logging.WARNING
             LOGGER.log(level, "redis %s is %s: %s", self.address, state, self.condition.cause)
+
+
+def is_elsewhere(error: Exception) -> bool:
+    """Tell whether another server or connection may do better. A script's READONLY has no class of its own."""
+    return not isinstance(error, ResponseError) or isinstance(error, _ELSEWHERE) or "READONLY" in str(error)
 
 
 def stop_if_cancelled() -> None:

@@ -15,7 +15,7 @@ STALL_S = 0.002
 
 
 class Patience:
-    """A watch over one exchange with Redis, whose verdict goes to the link's condition."""
+    """A watch over one batch on its way, which tells the link its verdict. Questions have timers of their own."""
 
     __slots__ = ("_deadline_s", "_due_s", "_judged", "_link", "_loop", "_timer")
 

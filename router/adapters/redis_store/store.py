@@ -32,8 +32,8 @@ next turn can't come sooner."""
 SOON_S = 0.01
 """How long a turn's end may wait for others: the next turn's router has heard of the turn when it was sent."""
 
-LEDGER_S = 0.1
-"""How long a first byte, which only frees the ledger, may wait."""
+LEDGER_S = 0.02
+"""How long a first byte, which only frees the ledger, may wait: short against a prefill that others would queue for."""
 
 LOOK_S = 0.5
 """How often routers that have fallen silent are looked for."""

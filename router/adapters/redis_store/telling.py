@@ -9,15 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import (
-    AskError,
-    ClusterDownError,
-    MasterDownError,
-    MovedError,
-    NoScriptError,
-    ReadOnlyError,
-    ResponseError,
-)
+from redis.exceptions import NoScriptError
 
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import WRITE_SCRIPT, Names, encode, pack
@@ -39,9 +31,6 @@ SPACING_S = 0.003
 held back, so the others know of a request before its answer comes."""
 
 SCRIPT_ID = hashlib.sha1(WRITE_SCRIPT, usedforsecurity=False).hexdigest()
-
-_ELSEWHERE = (MovedError, AskError, ReadOnlyError, MasterDownError, ClusterDownError)
-"""Errors of a server that is not, or no longer, the one to talk to."""
 
 
 class Telling:
@@ -106,9 +95,7 @@ class Telling:
                 await self._send(client)
             except FAILURES as error:
                 self.tell_all()
-                self._link.failed(error)
-                if _is_elsewhere(error):
-                    await self._link.drop(client)
+                await self._link.failed(client, error)
             self.tried.set()
             await self._pause()
 
@@ -217,8 +204,3 @@ class Telling:
                 loads.append((replica.replica_id, load))
         self._told = present
         return loads
-
-
-def _is_elsewhere(error: Exception) -> bool:
-    """Tell whether another server or connection may do better. A script's READONLY has no class of its own."""
-    return not isinstance(error, ResponseError) or isinstance(error, _ELSEWHERE) or "READONLY" in str(error)

@@ -30,7 +30,7 @@ def url() -> Iterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def running(*stores: RedisStore) -> AsyncIterator[list[asyncio.Future[None]]]:
+async def running(*stores: RedisStore) -> AsyncIterator[list[asyncio.Task[None]]]:
     tasks = [asyncio.ensure_future(keep_running("sharing", loop)) for store in stores for loop in store.loops()]
     try:
         await until(lambda: all(store.state is State.UP and len(store.peers) == len(stores) - 1 for store in stores))
