@@ -3,6 +3,7 @@
 Not run by default: see test_real_vllm_cache.py.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from router.app.demo.processes import router
 from tests.contract.vllm_server import MODEL_NAME, VllmCache, make_tiny_model, serving_vllm, vllm_python
+from tests.redis_server import running_redis
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -91,3 +93,31 @@ def test_predicted_is_reported_within_a_block_or_five_per_cent(client: httpx.Cli
                 differences.append((abs(predicted - cached) <= allowed, predicted, cached, usage["prompt_tokens"]))
     # The reuse of answers is learnt from the first few turns: random text does not tokenise as it was generated.
     assert all(ok for ok, *_ in differences[8:]), differences
+
+
+def test_turn_two_through_another_router_hits_turn_one(replicas: list[str]) -> None:
+    """Turn by turn through two routers on one Redis, and through a third one that has just started."""
+    with running_redis() as url, contextlib.ExitStack() as stack:
+        ports = ("--port", "0", "--admin-port", "0")
+        sharing = (*ports, "--redis", url, "--redis-secret", "correct horse", "--redis-deadline-ms", "200")
+
+        def start() -> httpx.Client:
+            running = stack.enter_context(router(replicas, sharing))
+            return stack.enter_context(httpx.Client(base_url=running.clients, timeout=60))
+
+        clients = [start(), start()]
+        messages = [{"role": "user", "content": "Shared: " + f"{WORDS} " * 60}]
+        homes = set()
+        for turn in range(6):
+            if turn == 4:
+                clients = [start()]
+            before = {replica: hits(replica) for replica in replicas}
+            headers, usage, text = say(clients[turn % len(clients)], messages, stream=turn % 2 == 0)
+            homes.add(headers["x-warmroute-replica"])
+            messages += [{"role": "assistant", "content": text}, {"role": "user", "content": f"And then, {turn}?"}]
+            if turn:
+                assert headers["x-warmroute-decision"] == "warm", turn
+                grown = sorted(hits(replica) - before[replica] for replica in replicas)
+                assert grown == [0, usage["prompt_tokens_details"]["cached_tokens"]]
+                assert grown[1] > 0.5 * usage["prompt_tokens"]
+        assert len(homes) == 1
