@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from router.core.prompt import scope_hash, session_hash
+from router.core.replica import IDLE
 from router.proxy.openai import stored_object_hash
 from router.sim.replica import SimReplica
 from tests.redis_server import running_redis
@@ -50,6 +51,9 @@ async def stop(routers: list[Router]) -> None:
 
 
 async def ask(stage: Stage, router: Router, data: bytes) -> Answer:
+    """Ask when all is quiet: against so short a prompt, what another router has just had prefilled would weigh much."""
+    books = list(router.house.fleet)
+    await router.until(lambda: all(book.peer_load == IDLE for book in books), "others' requests do not end")
     answer = await stage.ask(router, data)
     assert answer.status == 200, answer.body
     return answer
