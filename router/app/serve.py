@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from router.adapters.redis_store.address import parse
 from router.app.admin import admin_app
 from router.app.background import start_all
 from router.app.keeping import save
@@ -167,6 +168,8 @@ def _announce(settings: Settings, client_socket: socket.socket, admin_sockets: S
     print(f"warmroute: clients  {scheme}://{_shown(client_socket)}/v1", flush=True)
     for admin_socket in admin_sockets:
         print(f"warmroute: admin    http://{_shown(admin_socket)}/docs", flush=True)
+    if settings.redis is not None:
+        print(f"warmroute: shares   {parse(settings.redis.get_secret_value())}", flush=True)
     if not settings.replica:
         print("warmroute: no replica is configured: every request is answered 503", file=sys.stderr, flush=True)
 

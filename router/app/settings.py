@@ -62,8 +62,8 @@ class Settings(ServingSettings):
         Field(
             gt=0,
             le=1000,
-            description="Milliseconds that a request waits for what other routers know of it. Redis counts as slow, "
-            "and is not asked, while it takes longer.",
+            description="Milliseconds that a request waits for what other routers know of it; twice that where Redis "
+            "was well a second ago. Redis counts as slow, and is not asked, while it takes longer.",
         ),
         About("Shared state", "MILLISECONDS", "A Redis nearby answers in less than one."),
     ] = 5.0

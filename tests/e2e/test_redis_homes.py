@@ -170,7 +170,8 @@ async def test_a_session_whose_home_is_gone_moves_once_and_the_other_router_foll
         here, there = routers[number % 2], routers[1 - number % 2]
         moved = await ask(stage, here, named(session))
         assert moved.replica != gone
-        assert home in (moved.replica, gone), "the others stay"
+        # Another router's request may have been heard of just now: waiting for it can cost more than this short prompt.
+        assert home in (moved.replica, gone) or moved.reason == "spilled", (home, moved.replica, moved.reason)
         await heard(there, session, moved.replica)
         for router in (there, here, there):
             followed = await ask(stage, router, named(session))

@@ -16,6 +16,10 @@ from router.core.landmarks import Question, Recollection
 MAX_KEYS = 512
 """Asked at once: Redis takes a tenth of a millisecond for so many."""
 
+ALIVE_S = 1.0
+"""A Redis that has answered in time since is most likely held up for a moment: one more deadline is waited then, since
+a history that has to be computed again costs a hundred times as much. A heartbeat's answer is never older than that."""
+
 AGAIN_S = 0.001
 """Before a question that must find something is asked again, until its deadline: the news may be on its way."""
 
@@ -83,8 +87,9 @@ class Asking:
 
     def _expire(self, asked: _Asked, due_s: float, may_be_prolonged: bool) -> None:
         loop = asyncio.get_running_loop()
-        stalled = loop.time() - due_s > STALL_S
-        if stalled and may_be_prolonged:  # we were busy, so Redis has not had its time
+        now_s = loop.time()
+        stalled = now_s - due_s > STALL_S  # we were busy, so Redis has not had its time
+        if may_be_prolonged and (stalled or now_s - self._link.quick_s < ALIVE_S):
             self._wait(asked, may_be_prolonged=False)
         else:
             asked.timer = loop.call_later(GRACE_S, self._give_up, asked, stalled)

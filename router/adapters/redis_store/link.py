@@ -51,6 +51,8 @@ class Link:
         self.client: Redis | None = None
         """None while there is no connection."""
         self.opened = asyncio.Event()
+        self.quick_s = float("-inf")
+        """When an answer came in time last, by the event loop's clock."""
         self._key = key
         self._logged = State.UP  # so that a first connection is no news, and a first failure is
 
@@ -77,6 +79,7 @@ class Link:
 
     def quick(self) -> None:
         """Note an answer in time."""
+        self.quick_s = asyncio.get_running_loop().time()
         self.condition.quick()
         self._log_change()
 
