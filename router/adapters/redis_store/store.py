@@ -26,8 +26,8 @@ from router.core.ticket import Settlement, Ticket
 from router.core.types import ReplicaId
 
 SENT_S = 0.002
-"""How long the news that a request was sent may wait, and that of an answer which was as quick. Sending it takes 0.2 ms,
-which must not come before uvloop writes the request to its socket, nor when an answer comes that took no time."""
+"""How long the news that a request was sent may wait, and that of an answer which was as quick. Sending it takes
+0.2 ms, which must not come before uvloop writes the request to its socket, nor when an answer comes at once."""
 
 SOON_S = 0.005
 """How long a turn's end may wait for others, where the others have heard of the turn when it was sent."""
