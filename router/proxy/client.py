@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from router.proxy.exchange import Exchange
+from typing import Protocol
 
 
 class Client(Protocol):
@@ -18,5 +15,13 @@ class Client(Protocol):
     def write_paused(self) -> bool:
         """Whether the client takes its bytes too slowly for more to be written."""
 
-    def exchange_done(self, exchange: Exchange) -> None:
+    def exchange_done(self, exchange: Answered) -> None:
         """The exchange has ended; its answer is written, or cut."""
+
+
+class Answered(Protocol):
+    """An exchange that has ended."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection may take another request."""

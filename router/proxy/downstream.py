@@ -11,6 +11,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from router.proxy.client import Answered
 from router.proxy.errors import RouterError
 from router.proxy.exchange import Exchange
 from router.proxy.headers import Headers, find
@@ -256,7 +257,7 @@ class Downstream(HttpToolsProtocol):
 
     # The exchange's side
 
-    def exchange_done(self, exchange: Exchange) -> None:
+    def exchange_done(self, exchange: Answered) -> None:
         """Go on with the next request, or close."""
         if self._active is exchange:
             self._active = None

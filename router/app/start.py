@@ -1,0 +1,61 @@
+"""Starts the router: binds its ports, then runs it in this process or in several workers."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import sys
+from collections.abc import Sequence
+
+import uvloop
+
+from router.adapters.redis_store.address import parse
+from router.app.serve import BACKLOG, StartError, serve, set_up_logging
+from router.app.settings import Settings
+from router.app.workers import run_workers
+
+
+def run(settings: Settings) -> int:
+    """Run until SIGINT or SIGTERM, then let running requests finish; return the exit code.
+
+    Raises StartError when a port is taken, the TLS files are unusable or a worker can't start.
+    """
+    set_up_logging(settings.log_level)
+    client_socket = _listen(settings.host, settings.port)
+    admin_sockets = [_listen(settings.admin_host, port) for port in _admin_ports(settings)]
+    ready = functools.partial(_announce, settings, client_socket, admin_sockets)
+    if settings.workers > 1:
+        run_workers(settings, client_socket, admin_sockets, ready)
+    else:
+        uvloop.run(serve(settings, client_socket, admin_sockets[0], ready))
+    return 0
+
+
+def _admin_ports(settings: Settings) -> range | tuple[int, ...]:
+    """One port for each worker, upwards from the first; 0 takes free ones."""
+    first, count = settings.admin_port, settings.workers
+    return range(first, first + count) if first else (0,) * count
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(info[4][:2], family=info[0], backlog=BACKLOG)
+    except OSError as error:
+        raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
+
+
+def _announce(settings: Settings, client_socket: socket.socket, admin_sockets: Sequence[socket.socket]) -> None:
+    scheme = "https" if settings.ssl_certfile else "http"
+    print(f"warmroute: clients  {scheme}://{_shown(client_socket)}/v1", flush=True)
+    for admin_socket in admin_sockets:
+        print(f"warmroute: admin    http://{_shown(admin_socket)}/docs", flush=True)
+    if settings.redis is not None:
+        print(f"warmroute: shares   {parse(settings.redis.get_secret_value())}", flush=True)
+    if not settings.replica:
+        print("warmroute: no replica is configured: every request is answered 503", file=sys.stderr, flush=True)
+
+
+def _shown(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
