@@ -1,1 +1,1 @@
-"""What plugs in at the ports: engines to be read, metrics and logs to be written."""
+"""What plugs in at the ports: engines to be read, a store to be shared, metrics and logs to be written."""
