@@ -62,7 +62,7 @@ class Store(Protocol):
     def ask(self, question: Question, then: Callable[[bool], None]) -> None:
         """Let the fleet learn the answer, then call `then` once: with whether there was anything to learn.
 
-        That is within the store's deadline. What comes too late is learnt all the same, behind the request's back.
+        That is within twice the store's deadline. What comes later is learnt all the same, behind the request's back.
         """
 
     def opened(self, ticket: Ticket) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -16,6 +17,8 @@ from prometheus_client.registry import Collector
 from router.core.fleet import Fleet
 from router.core.types import OutcomeKind, ReplicaId
 from router.ports import RequestRecord
+
+F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily)
 
 TTFT_BUCKETS_S = (
     0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 40.0, 80.0, 160.0,
@@ -221,17 +224,17 @@ def counter_family(
     name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], int]]
 ) -> CounterMetricFamily:
     """Make a counter of rows of label values and number."""
-    family = CounterMetricFamily(name, text, labels=labels)
-    for values, count in rows:
-        family.add_metric(values, count)
-    return family
+    return _filled(CounterMetricFamily(name, text, labels=labels), rows)
 
 
 def gauge_family(
     name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
 ) -> GaugeMetricFamily:
     """Make a gauge of rows of label values and number."""
-    family = GaugeMetricFamily(name, text, labels=labels)
+    return _filled(GaugeMetricFamily(name, text, labels=labels), rows)
+
+
+def _filled(family: F, rows: Iterable[tuple[Sequence[str], float]]) -> F:
     for values, value in rows:
         family.add_metric(values, value)
     return family

@@ -48,7 +48,7 @@ class Index:
 
     def hold(self, mirror: Mirror, prompt: Prompt) -> Lease | None:
         """Hold a prompt's blocks, which are resident from now on; None where the index has no room for them."""
-        if not self._make_room(len(prompt.hashes)):
+        if not self.make_room(len(prompt.hashes)):
             return None
         before = len(mirror)
         lease = mirror.acquire(prompt, mirror.match(prompt.hashes))
@@ -84,7 +84,7 @@ class Index:
         if id(mirror) in self._mirrors:
             self._blocks += len(mirror) - before
 
-    def _make_room(self, blocks: int) -> bool:
+    def make_room(self, blocks: int = 0) -> bool:
         """Forget the stalest blocks of all mirrors until `blocks` more fit; False when too many are in use."""
         while self._blocks + blocks > self._max_blocks:
             idle = [(stamp, m) for m in self._mirrors.values() if (stamp := m.oldest_stamp()) is not None]

@@ -17,7 +17,7 @@ from router.core.index import Index
 from router.core.leases import Release
 from router.core.replica import Replica
 from router.core.residency import Mirror
-from router.core.types import EngineReport, Prompt, ReplicaId
+from router.core.types import EngineReport, ReplicaId
 
 LAYOUT = 1
 """Grows with every change of what is packed below, of `EngineReport`, or of how prompts and sessions are hashed:
@@ -204,8 +204,7 @@ def _fill(index: Index, mirror: Mirror, kept: KeptReplica, shift_ms: int) -> Non
     mirror.resume(_unpacked(kept.releases, shifted), answers)
     mirror.capacity_bytes = kept.capacity_bytes
     index.add(mirror)
-    # Asking for one more block, on a mirror that does not count, is what brings the index back into its budget.
-    index.hold(Mirror(), Prompt([0], [1], [], None))
+    index.make_room()
 
 
 def _shifted(stamps: Iterable[int], shift_ms: int) -> Iterator[int]:

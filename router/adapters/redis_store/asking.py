@@ -68,7 +68,7 @@ class Asking:
         self._wake = asyncio.Event()
 
     def ask(self, question: Question, then: Taught) -> None:
-        """Call `then` once, within the deadline: with whether something was learnt."""
+        """Call `then` once, within two deadlines (see `ALIVE_S`): with whether something was learnt."""
         names = [*map(self._names.home, question.homes)]
         if question.prompt is not None:
             names += [self._names.turn(question.prompt.hashes[at - 1]) for at in question.positions]

@@ -27,8 +27,7 @@ HEARTBEAT_S = 0.9
 """A third of the time after which the others take this router for gone."""
 
 SPACING_S = 0.003
-"""Between two batches: at a thousand requests a second each has a few of them. The first one after a pause is not
-held back, so the others know of a request before its answer comes."""
+"""Between two batches: at a thousand requests a second each has a few of them."""
 
 SCRIPT_ID = hashlib.sha1(WRITE_SCRIPT, usedforsecurity=False).hexdigest()
 
