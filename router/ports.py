@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -40,6 +40,50 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     total_s: float
     error: str | None
     """Code of the router's own error, if it gave one."""
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a replica is, and what its source knows of it."""
+
+    url: str
+    """Scheme, host and port, lower case, the port written out."""
+    uid: str = ""
+    """What makes it itself beside its address, such as a pod's uid: another uid is another replica, with a cold
+    cache."""
+    rank: int | None = None
+    """Data-parallel rank within the engine at `url`; None for an engine that is one replica."""
+    models: tuple[str, ...] = ()
+    """Models it serves, until the engine says so itself; empty: unknown."""
+    weight: float = 1.0
+    """Its share of the work against others', until its speed is measured. Above 0."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """For people; nothing is decided by them."""
+    leaving: bool = False
+    """It is about to be stopped: nothing new is sent there."""
+
+    @property
+    def identity(self) -> tuple[str, str, int | None]:
+        """What tells it from other replicas; the rest may change while it stays the same."""
+        return self.url, self.uid, self.rank
+
+    def of_rank(self, rank: int) -> Endpoint:
+        """Return this engine's replica of one data-parallel rank."""
+        return msgspec.structs.replace(self, rank=rank)
+
+
+class Discovery(Protocol):
+    """A source of replicas."""
+
+    @property
+    def name(self) -> str:
+        """The source as the user wrote it, for logs and the admin API. Never has a secret."""
+
+    def endpoints(self) -> AsyncIterator[list[Endpoint]]:
+        """Give the whole list, at first and whenever it has changed, for ever.
+
+        It never raises: a source that can't be read is logged once, tried again, and its last list stays good. Its
+        first list is waited for, so it comes without delay, or not at all while the source can't be read.
+        """
 
 
 class Observer(Protocol):

@@ -53,7 +53,7 @@ async def _read_metrics(house: House, replica_id: ReplicaId) -> bool:
     except ConnectionRefusedError:
         if replica_id in house.fleet:
             if was_up:
-                LOGGER.warning("replica %s (%s) refuses connections", replica_id, house.addresses[replica_id])
+                LOGGER.warning("replica %s (%s) refuses connections", replica_id, house.endpoints[replica_id].url)
             replica.health.failed(OutcomeKind.REFUSED, house.plane.clock())
         return False
     except OSError as error:  # slow, garbled or refused /metrics say nothing of the replica's requests
@@ -65,7 +65,7 @@ async def _read_metrics(house: House, replica_id: ReplicaId) -> bool:
     if house.fleet.observe_engine(replica_id, report):
         LOGGER.warning("replica %s restarted: its cache is taken to be empty", replica_id)
     if replica.health.probed():
-        LOGGER.warning("replica %s (%s) is back", replica_id, house.addresses[replica_id])
+        LOGGER.warning("replica %s (%s) is back", replica_id, house.endpoints[replica_id].url)
     return True
 
 
@@ -82,7 +82,7 @@ async def _read_models(house: House, replica_id: ReplicaId) -> bool:
 
 def start_all(house: House, spawn: Callable[[Awaitable[None]], None]) -> None:
     """Start all loops through `spawn`."""
-    for replica_id in list(house.addresses):
+    for replica_id in list(house.endpoints):
         spawn(keep_running("reading a replica", partial(watch_replica, house, replica_id)))
     spawn(keep_running("the sweep", house.plane.sweep_forever))
     spawn(keep_running("keeping the state", partial(keep_forever, house)))

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from router import __version__
-from router.app.options import with_settings
-from router.app.sources import ConfigError, Effective
+from router.app.settings.options import with_settings
+from router.app.settings.sources import ConfigError, Effective
 from router.sim.types import EngineConfig
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended (128 + SIGINT)
@@ -86,7 +86,7 @@ def check_config(
     json: Annotated[bool, typer.Option("--json", help="Print JSON: value and source by setting.")] = False,
 ) -> int:
     """Print the effective settings and where each came from; exit 2 if they are unusable."""
-    from router.app.check_config import print_settings
+    from router.app.settings.check import print_settings
 
     print_settings(effective, Console(), json)
     return 0
@@ -148,7 +148,7 @@ def demo(
 @app.command(hidden=True)
 def settings_reference() -> int:
     """Print docs/reference/settings.md."""
-    from router.app.settings_reference import markdown
+    from router.app.settings.reference import markdown
 
     print(markdown(), end="")
     return 0

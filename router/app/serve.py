@@ -14,11 +14,11 @@ from typing import Any
 
 import uvicorn
 
-from router.app.admin import admin_app
+from router.app.admin.api import admin_app
 from router.app.background import start_all
 from router.app.keeping import save
 from router.app.public import public_app
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.app.wiring import House, build
 from router.proxy.downstream import downstream_class
 
@@ -111,7 +111,7 @@ def _client_config(settings: Settings, house: House) -> uvicorn.Config:
         public_app(house),
         http=downstream_class(house.plane),
         timeout_keep_alive=settings.keepalive_s,
-        timeout_graceful_shutdown=settings.shutdown_grace_s,
+        timeout_graceful_shutdown=settings.grace_s,
         ssl_certfile=settings.ssl_certfile,
         ssl_keyfile=settings.ssl_keyfile,
         ssl_keyfile_password=None if password is None else password.get_secret_value(),

@@ -11,7 +11,7 @@ import uvloop
 
 from router.adapters.redis_store.address import parse
 from router.app.serve import BACKLOG, StartError, serve, set_up_logging
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.app.workers import run_workers
 
 

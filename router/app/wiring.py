@@ -14,6 +14,7 @@ import httpx
 import xxhash
 
 from router.adapters.decision_log import DecisionLog
+from router.adapters.discovery.endpoints import endpoints
 from router.adapters.prometheus import FleetCollector
 from router.adapters.redis_store.address import parse
 from router.adapters.redis_store.options import Options
@@ -22,12 +23,12 @@ from router.adapters.request_log import RequestLog
 from router.adapters.state_file import read
 from router.adapters.vllm_metrics import VllmProbe
 from router.app.models import ModelList
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.core.fleet import Fleet
 from router.core.policy import POLICIES
 from router.core.snapshot import restore
 from router.core.types import OutcomeKind, ReplicaId
-from router.ports import EngineProbe, Observer, RequestRecord
+from router.ports import Endpoint, EngineProbe, Observer, RequestRecord
 from router.proxy.plane import Limits, Plane
 from router.proxy.pool import Address
 
@@ -57,8 +58,8 @@ class House:
     fleet: Fleet
     plane: Plane
     probes: dict[ReplicaId, EngineProbe]
-    addresses: dict[ReplicaId, str]
-    """For the admin API only: clients see ids."""
+    endpoints: dict[ReplicaId, Endpoint]
+    """For the admin API and the log only: clients see ids."""
     models: ModelList
     decisions: DecisionLog
     metrics: FleetCollector
@@ -96,22 +97,40 @@ def build(settings: Settings) -> House:
     saved = None if settings.state_file is None else read(settings.state_file)
     salt = store.replica_salt if store else saved.salt if saved else secrets.token_bytes(16)
     house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client, request_log, store, salt)
-    for url in settings.replica:
-        add_replica(house, url)
+    for spec in settings.replica:
+        for endpoint in endpoints(spec):
+            add_replica(house, endpoint)
     if saved is not None:
         restore(fleet, saved.snapshot, plane.clock())
     return house
 
 
-def add_replica(house: House, url: str) -> None:
-    """Take a replica into every book. Its id is the salted hash of its address: stable while the salt is."""
-    replica_id = "r-" + xxhash.xxh3_64_hexdigest(house.salt + url.encode())[:8]
-    parts = urlsplit(url)
+def add_replica(house: House, endpoint: Endpoint) -> ReplicaId:
+    """Take a replica into every book; return its id."""
+    replica_id = replica_id_of(house.salt, endpoint)
+    parts = urlsplit(endpoint.url)
     tls = _engine_tls() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
-    house.plane.add_replica(replica_id, Address(parts.hostname or "", port, tls))
-    house.probes[replica_id] = VllmProbe(house.client, url)
-    house.addresses[replica_id] = url
+    house.endpoints[replica_id] = endpoint
+    house.probes[replica_id] = VllmProbe(house.client, endpoint.url)
+    replica = house.plane.add_replica(replica_id, Address(parts.hostname or "", port, tls), endpoint.rank)
+    replica.weight = endpoint.weight
+    replica.models = frozenset(endpoint.models)
+    return replica_id
+
+
+def remove_replica(house: House, replica_id: ReplicaId) -> None:
+    """Take a replica out of every book; what runs there ends as it would."""
+    house.plane.remove_replica(replica_id)
+    house.metrics.forget(replica_id)
+    house.models.forget(replica_id)
+    del house.probes[replica_id], house.endpoints[replica_id]
+
+
+def replica_id_of(salt: bytes, endpoint: Endpoint) -> ReplicaId:
+    """Return the salted hash of what makes a replica itself: stable while the salt is."""
+    rank = "" if endpoint.rank is None else f"#{endpoint.rank}"
+    return "r-" + xxhash.xxh3_64_hexdigest(salt + f"{endpoint.url}{rank}{endpoint.uid}".encode())[:8]
 
 
 def _store(settings: Settings, fleet: Fleet, router: str) -> RedisStore | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from router.app.serve import StartError, serve, set_up_logging
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

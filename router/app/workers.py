@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from router.app.serve import StartError
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.app.worker import LENGTH_BYTES, READY
 
 LOGGER = logging.getLogger("warmroute.workers")
@@ -144,7 +144,7 @@ class _Workers:
             listening.close()
         for worker in self._living:
             worker.stop()
-        asyncio.get_running_loop().call_later(self._settings.shutdown_grace_s + KILL_MARGIN_S, self._kill)
+        asyncio.get_running_loop().call_later(self._settings.grace_s + KILL_MARGIN_S, self._kill)
 
     def _kill(self) -> None:
         for worker in self._living:

@@ -60,6 +60,7 @@ class Replica:
         "rate",
         "replica_id",
         "report",
+        "weight",
     )
 
     def __init__(self, replica_id: ReplicaId, prior_tokens_per_s: float) -> None:
@@ -71,6 +72,8 @@ class Replica:
         self.report = EngineReport()
         self.models: frozenset[str] = frozenset()
         """Names it serves; empty while unknown, which means: may serve any."""
+        self.weight = 1.0
+        """Its share of the work against others', until its speed is measured."""
         self.last_chosen = 0
         """Sequence number of the last request sent here: ties go to the least recently chosen."""
         self.foreign_tokens = 0.0

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from router.core.fleet import Fleet
 from router.core.landmarks import Question, question
+from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Outcome, ReplicaId, RoutingRequest
 from router.ports import Observer, Store
@@ -115,10 +116,10 @@ class Plane:
 
     # Replicas
 
-    def add_replica(self, replica_id: ReplicaId, address: Address) -> None:
-        """Take a replica in."""
-        self.pools[replica_id] = Pool(address, self.limits.connect_timeout_s, self.limits.upstream_idle_s)
-        self.fleet.add(replica_id)
+    def add_replica(self, replica_id: ReplicaId, address: Address, rank: int | None = None) -> Replica:
+        """Take a replica in. `rank`: the data-parallel rank that it is of the engine at `address`."""
+        self.pools[replica_id] = Pool(address, self.limits.connect_timeout_s, self.limits.upstream_idle_s, rank)
+        return self.fleet.add(replica_id)
 
     def remove_replica(self, replica_id: ReplicaId) -> None:
         """Send nothing more to a replica; running exchanges end as they would."""

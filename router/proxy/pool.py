@@ -28,10 +28,15 @@ class Address(NamedTuple):
 class Pool:
     """Connections to one replica: the most recently used first, none that the engine may be about to close."""
 
-    def __init__(self, address: Address, connect_timeout_s: float, idle_s: float) -> None:
-        """`idle_s` must be shorter than the time after which the engine closes idle connections (vLLM: 5 s)."""
+    def __init__(self, address: Address, connect_timeout_s: float, idle_s: float, rank: int | None = None) -> None:
+        """`idle_s` must be shorter than the time after which the engine closes idle connections (vLLM: 5 s).
+
+        `rank`: the data-parallel rank that requests ask the engine for.
+        """
         self.address = address
         self.authority = address.authority
+        self.own_lines = b"" if rank is None else b"x-data-parallel-rank: %d\r\n" % rank
+        """Header lines of every request sent there, in place of the client's."""
         self._connect_timeout_s = connect_timeout_s
         self._idle_s = idle_s
         self._idle: list[UpstreamConnection] = []

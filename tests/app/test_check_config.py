@@ -4,9 +4,9 @@ import io
 
 from rich.console import Console
 
-from router.app.check_config import print_settings
-from router.app.settings import Settings
-from router.app.sources import load
+from router.app.settings.check import print_settings
+from router.app.settings.model import Settings
+from router.app.settings.sources import load
 
 
 def printed(**flags: object) -> str:

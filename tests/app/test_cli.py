@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from router import __version__
-from router.app.settings import Settings
-from router.app.sources import flag_of
+from router.app.settings.model import Settings
+from router.app.settings.sources import flag_of
 
 
 def warmroute(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ByteSize, SecretStr
 
-from router.app.settings import Settings
-from router.app.sources import ConfigError, flag_of, load, variable_of
+from router.app.settings.model import Settings
+from router.app.settings.sources import ConfigError, flag_of, load, variable_of
 
 PEM = "-----BEGIN CERTIFICATE-----\n"
 
@@ -52,7 +52,7 @@ SAMPLES = {
     "silence_timeout_s": simple(10.0, 20.0, 30.0),
     "keepalive_s": simple(11, 12, 13),
     "upstream_keepalive_s": simple(1.0, 2.0, 3.0),
-    "shutdown_grace_s": simple(0, 1, 2),
+    "grace_s": simple(0, 1, 2),
     "scrape_interval_s": simple(0.5, 2.0, 3.0),
     "models_interval_s": simple(1.0, 2.0, 3.0),
     "log_level": simple("error", "warning", "debug"),

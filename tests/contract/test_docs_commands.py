@@ -23,8 +23,8 @@ import pytest
 import typer.main
 
 from router.app.cli import app
-from router.app.settings import Settings
-from router.app.sources import CONFIG_VARIABLE, variable_of
+from router.app.settings.model import Settings
+from router.app.settings.sources import CONFIG_VARIABLE, variable_of
 from tests.contract.pages import DOCS, ROOT, Block, all_blocks, blocks, codes, pages, prose, tables
 from tests.rig.stage import Stage
 

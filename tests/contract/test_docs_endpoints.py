@@ -10,9 +10,9 @@ import pytest
 from fastapi import FastAPI
 
 from router.adapters.decision_log import KEPT
-from router.app.admin import admin_app, describe
+from router.app.admin.api import admin_app, describe
 from router.app.public import public_app
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.app.wiring import House, build
 from router.core.types import EngineReport
 from router.proxy.downstream import ENGINE_PATHS, ENGINE_PREFIXES, is_proxied

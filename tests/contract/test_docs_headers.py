@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.core.types import Decision, Reason
 from router.proxy.headers import _NOT_ANSWER, _NOT_REQUEST, HOP_BY_HOP, OWN_PREFIX, answer_head, request_head
 from router.proxy.report import own_lines

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from router.app.setting_text import about, range_text, shown
-from router.app.settings import Settings
-from router.app.settings_reference import markdown
+from router.app.settings.model import Settings
+from router.app.settings.reference import markdown
+from router.app.settings.text import about, range_text, shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 ROW = re.compile(r"^\| `(\w+)` \|(.*)\|(.*)\|(.*)\|(.*)\|$", re.MULTILINE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from router.app.wiring import add_replica
+from router.app.wiring import add_replica, remove_replica
+from router.ports import Endpoint
 from tests.rig.client import CHAT, Client, request
-from tests.rig.running import Router
 from tests.rig.stage import Stage
 from tests.rig.talks import ChatTalk, fleet_of
 
@@ -22,18 +22,13 @@ async def speak(client: Client, talks: list[ChatTalk]) -> dict[int, tuple[str | 
     return went
 
 
-def remove(router: Router, name: str) -> None:
-    router.house.plane.remove_replica(name)
-    router.house.metrics.forget(name)
-
-
 async def test_a_new_replica_moves_no_session_and_takes_new_ones(stage: Stage) -> None:
     router, _ = await fleet_of(stage, count=3)
     client = await stage.client(router)
     talks = [ChatTalk(number, stream=False) for number in range(12)]
     before = await speak(client, talks)
     newcomer = await stage.replica()
-    add_replica(router.house, newcomer.url)
+    add_replica(router.house, Endpoint(newcomer.url))
     after = await speak(client, talks)
     assert {number: name for number, (name, _) in after.items()} == {
         number: name for number, (name, _) in before.items()
@@ -50,7 +45,7 @@ async def test_a_replica_that_leaves_moves_only_its_own_sessions_and_spreads_the
     before = await speak(client, talks)
     gone = router.id_of(replicas[0])
     index_bytes = router.house.fleet.index.size_bytes
-    remove(router, gone)
+    remove_replica(router.house, gone)
     assert router.house.fleet.index.size_bytes < index_bytes, "its blocks leave the index"
     after = await speak(client, talks)
     moved = {number for number in after if after[number][0] != before[number][0]}
@@ -70,7 +65,7 @@ async def test_a_stream_of_a_replica_that_leaves_ends_as_it_would(stage: Stage) 
     answer = await client.head()
     await client.chunk(answer)
     assert answer.replica is not None
-    remove(router, answer.replica)
+    remove_replica(router.house, answer.replica)
     await client.rest(answer)
     assert answer.events()[-1] == "[DONE]"
     await router.until(lambda: not router.house.plane.active)

@@ -65,7 +65,7 @@ async def test_the_next_turn_is_warm_through_the_next_router(stage: Stage, path:
     await first.idle()
     save(first.house)
     second = await watched(stage, path, replicas)
-    assert second.house.addresses == first.house.addresses, "the same addresses have the same ids"
+    assert second.house.endpoints == first.house.endpoints, "the same addresses have the same ids"
     for talk in talks:
         reason, replica, predicted, cached = await turn(stage, second, talk)
         assert (reason, replica) == ("warm", homes[talk.number])
@@ -80,7 +80,7 @@ async def test_without_the_file_it_would_not_be(stage: Stage) -> None:
     await turn(stage, first, talk)
     reason, _, predicted, _ = await turn(stage, second, talk)
     assert (reason, predicted) == ("new", 0)
-    assert second.house.addresses != first.house.addresses
+    assert second.house.endpoints != first.house.endpoints
 
 
 async def test_an_engine_that_restarted_in_between_is_cold_and_the_others_are_not(stage: Stage, path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_nothing_of_what_was_said_is_in_it(stage: Stage, path: Path) -> No
     content = get(path)
     assert b"sim-model" in content, "model names are"
     said = answer.json()["choices"][0]["message"]["content"].encode()
-    for text in (b"anchor", b"alice", said[:20], router.house.addresses[next(iter(router.house.addresses))].encode()):
+    for text in (b"anchor", b"alice", said[:20], next(iter(router.house.endpoints.values())).url.encode()):
         assert text not in content
 
 

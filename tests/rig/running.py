@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import httpx
 import uvicorn
 
-from router.app.admin import admin_app
+from router.app.admin.api import admin_app
 from router.app.background import start_all, start_sharing
 from router.app.keeping import save
 from router.app.public import public_app
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.app.wiring import House, Observers, build
 from router.core.replica import Replica
 from router.core.types import OutcomeKind, ReplicaId
@@ -152,7 +152,7 @@ class Router:
     def id_of(self, replica: HasUrl | str) -> ReplicaId:
         """The opaque id under which the router knows a replica."""
         url = replica if isinstance(replica, str) else replica.url
-        return next(replica_id for replica_id, known in self.house.addresses.items() if known == url)
+        return next(replica_id for replica_id, known in self.house.endpoints.items() if known.url == url)
 
     def books(self, replica: HasUrl | str) -> Replica:
         """What the fleet believes of a replica."""

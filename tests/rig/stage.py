@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import Any
 
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.sim.server import SimOptions, SimReplica
 from tests.rig.client import Answer, Client
 from tests.rig.running import HasPort, HasUrl, Router

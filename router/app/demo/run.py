@@ -18,7 +18,7 @@ from router.app.demo.chats import Outcome, Pace, drive
 from router.app.demo.pooled import pooled_hit_ratio
 from router.app.demo.processes import DemoFailed, RouterUrls, router, simulated_fleet
 from router.app.demo.report import Result, result_of, table, verdicts
-from router.app.settings import Settings
+from router.app.settings.model import Settings
 from router.sim.types import EngineConfig
 from router.sim.workload import ChatWorkload
 

@@ -7,7 +7,7 @@ import annotated_types
 from pydantic import ByteSize, SecretStr
 from pydantic.fields import FieldInfo
 
-from router.app.settings_serving import About
+from router.app.settings.about import About
 
 
 def about(field: FieldInfo) -> About:

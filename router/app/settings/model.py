@@ -6,16 +6,18 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from router.app.setting_values import redis_url
-from router.app.settings_serving import About, ServingSettings
+from router.app.settings.about import About
+from router.app.settings.door import DoorSettings
+from router.app.settings.values import redis_url
 
 ENVIRONMENT_PREFIX = "WARMROUTE_"
 
 
-class Settings(ServingSettings):
+class Settings(DoorSettings):
     """All settings of `warmroute serve`.
 
-    Constructing it reads nothing but its arguments: `router.app.sources.load` reads the environment and the file.
+    Constructing it reads nothing but its arguments: `router.app.settings.sources.load` reads the environment and the
+    file.
     """
 
     model_config = SettingsConfigDict(

@@ -98,7 +98,7 @@ def describe(house: House, replica: Replica) -> dict[str, Any]:
     state = "up" if health.up else "ejected"
     return {
         "id": replica.replica_id,
-        "url": house.addresses[replica.replica_id],
+        "url": house.endpoints[replica.replica_id].url,
         "state": "asleep" if replica.report.asleep else state,
         "failures": health.failures,
         "cause": health.cause,

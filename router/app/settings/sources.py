@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
 
-from router.app.setting_text import is_secret
-from router.app.settings import ENVIRONMENT_PREFIX, Settings
+from router.app.settings.model import ENVIRONMENT_PREFIX, Settings
+from router.app.settings.text import is_secret
 
 CONFIG_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
 

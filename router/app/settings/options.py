@@ -8,9 +8,9 @@ from typing import Annotated, Any, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from router.app.setting_text import about, range_text, shown
-from router.app.settings import Settings
-from router.app.sources import CONFIG_VARIABLE, flag_of, load
+from router.app.settings.model import Settings
+from router.app.settings.sources import CONFIG_VARIABLE, flag_of, load
+from router.app.settings.text import about, range_text, shown
 
 _Config = Annotated[
     Path | None,

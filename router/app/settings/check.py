@@ -6,8 +6,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from router.app.setting_text import as_json, shown
-from router.app.sources import Effective
+from router.app.settings.sources import Effective
+from router.app.settings.text import as_json, shown
 
 
 def print_settings(effective: Effective, console: Console, as_json_text: bool) -> None:

@@ -4,9 +4,9 @@ from itertools import groupby
 
 from pydantic.fields import FieldInfo
 
-from router.app.setting_text import about, range_text, shown
-from router.app.settings import ENVIRONMENT_PREFIX, Settings
-from router.app.sources import CONFIG_VARIABLE
+from router.app.settings.model import ENVIRONMENT_PREFIX, Settings
+from router.app.settings.sources import CONFIG_VARIABLE
+from router.app.settings.text import about, range_text, shown
 
 _HEAD = f"""\
 # Settings

@@ -1,114 +1,39 @@
-"""The settings of a router on its own: its replicas, its ports, its limits, and what it tells of itself."""
+"""The settings of serving: ports, limits, and what the router tells of itself."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, FilePath, SecretStr
-from pydantic_settings import BaseSettings, NoDecode
+from pydantic import ByteSize, Field, FilePath, SecretStr
 
-from router.app.setting_values import header_names, replica_urls, split_list
+from router.app.settings.about import GIB, HOST, MIB, PORT, About
+from router.app.settings.fleet import FleetSettings
 
-PolicyName = Literal["affinity", "session-hash", "prefix-hash", "least-load", "round-robin"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
-_MIB = 1024 * 1024
-_GIB = 1024 * _MIB
 
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What `--help` and the reference page say of a setting, beside its description and range."""
-
-    group: str
-    metavar: str
-    why: str  # the reason for the default
-
-
-_Host = Field(min_length=1, max_length=255, pattern=r"^[^\s/]+$")
-_Port = Field(ge=0, le=65535)
-
-
-class ServingSettings(BaseSettings):
-    """Fields only; `router.app.settings.Settings` adds the rest."""
-
-    replica: Annotated[
-        tuple[str, ...],
-        NoDecode,
-        BeforeValidator(split_list),
-        AfterValidator(replica_urls),
-        Field(description="A vLLM server, http://host:port or https://host:port. Give it once for each replica."),
-        About("Fleet", "URL", "Without any, the router starts and answers 503."),
-    ] = ()
-    policy: Annotated[
-        PolicyName,
-        Field(
-            description="How a replica is chosen: affinity weighs the warm prefix against the queue; the others are "
-            "here to compare with."
-        ),
-        About("Fleet", "NAME", "The best hit rate and tail of the policies compared."),
-    ] = "affinity"
-    session_header: Annotated[
-        tuple[str, ...],
-        NoDecode,
-        BeforeValidator(split_list),
-        AfterValidator(header_names),
-        Field(
-            description="A request header that names the session. Give it once for each; the first one present wins."
-        ),
-        About("Fleet", "HEADER", "vLLM reads the session from this header too."),
-    ] = ("x-session-id",)
-    prefill_tokens_per_s: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=10_000_000,
-            description="Prompt tokens a replica is believed to prefill each second before its own speed was measured.",
-        ),
-        About(
-            "Fleet", "TOKENS", "The speed of the replicas that the policies were compared on; a few answers replace it."
-        ),
-    ] = 8_000.0
-    index_bytes: Annotated[
-        ByteSize,
-        Field(
-            ge=_MIB,
-            le=1024 * _GIB,
-            description="Memory for the index of what the replicas hold. When it is full, "
-            "the longest unused entries go. Accepts 256MiB, 1GiB.",
-        ),
-        About("Fleet", "BYTES", "Enough for a fleet that caches 64 million tokens."),
-    ] = ByteSize(256 * _MIB)
-    engine_api_key: Annotated[
-        SecretStr | None,
-        Field(
-            description="Bearer key for the replicas, sent instead of the client's Authorization header and with "
-            "the router's own calls. Better given in the environment than as a flag, which every local user can "
-            "read."
-        ),
-        About("Fleet", "KEY", "Without it the client's own header passes through."),
-    ] = None
+class ServingSettings(FleetSettings):
+    """Fields only; `router.app.settings.model.Settings` adds the rest."""
 
     host: Annotated[
         str,
-        _Host,
+        HOST,
         Field(description="Address that clients connect to. 0.0.0.0 for all IPv4 interfaces."),
         About("Listening", "ADDRESS", "Nothing is open to the network unless asked for."),
     ] = "127.0.0.1"
     port: Annotated[
         int,
-        _Port,
+        PORT,
         Field(description="Port that clients connect to. 0 takes a free one and prints it."),
         About("Listening", "PORT", "Free beside a vLLM server, which takes 8000."),
     ] = 8080
     admin_host: Annotated[
         str,
-        _Host,
+        HOST,
         Field(description="Address of the admin API and /metrics."),
         About("Listening", "ADDRESS", "The admin API shows the fleet's addresses, so it stays local unless asked for."),
     ] = "127.0.0.1"
     admin_port: Annotated[
         int,
-        _Port,
+        PORT,
         Field(description="Port of the admin API and /metrics. 0 takes a free one and prints it."),
         About("Listening", "PORT", "A port of its own, so that it can be kept from clients."),
     ] = 9090
@@ -137,11 +62,11 @@ class ServingSettings(BaseSettings):
         ByteSize,
         Field(
             ge=1024,
-            le=4 * _GIB,
+            le=4 * GIB,
             description="Largest request body taken; above it the answer is 413. Accepts 64MiB, 1GiB.",
         ),
         About("Limits", "BYTES", "Room for several images or an audio file in one request."),
-    ] = ByteSize(64 * _MIB)
+    ] = ByteSize(64 * MIB)
     max_retries: Annotated[
         int,
         Field(ge=0, le=5, description="Other replicas tried when one fails before its first response byte."),
@@ -176,11 +101,26 @@ class ServingSettings(BaseSettings):
         Field(gt=0, lt=5, description="Seconds an idle connection to a replica is kept for the next request."),
         About("Limits", "SECONDS", "vLLM closes idle connections after 5 s; a request must not meet that."),
     ] = 4.0
-    shutdown_grace_s: Annotated[
-        int,
-        Field(ge=0, le=3600, description="Seconds that running requests have to end after SIGTERM."),
+    drain_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=3600,
+            description="Seconds after SIGTERM in which new connections are still taken while /readyz says 503.",
+        ),
+        About(
+            "Limits",
+            "SECONDS",
+            "Nothing waits where a client's own connection is told to end; behind a load balancer, longer than it "
+            "takes to notice.",
+            live=True,
+        ),
+    ] = 0.0
+    grace_s: Annotated[
+        float,
+        Field(ge=0, le=86_400, description="Seconds that running requests have to end after that."),
         About("Limits", "SECONDS", "What Kubernetes grants a pod by default."),
-    ] = 30
+    ] = 30.0
 
     scrape_interval_s: Annotated[
         float,

@@ -1,0 +1,1 @@
+"""Where replicas come from: a file, names in the DNS, Kubernetes."""

@@ -1,0 +1,1 @@
+"""What can be set, from where, and how it is shown."""
