@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -35,6 +35,8 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     usage: Usage
     overhead_s: float
     """The router's own part before the request was handed to a connection: reading it and deciding."""
+    queued_s: float
+    """How long it waited in the router for a replica with room; not part of `overhead_s`."""
     ttft_s: float | None
     """To the first byte of the answer's body that carries content."""
     total_s: float
@@ -123,14 +125,26 @@ class Store(Protocol):
 
 
 class EngineProbe(Protocol):
-    """Reads one engine."""
+    """Asks one engine, which may be several replicas: its data-parallel ranks.
 
-    async def report(self) -> EngineReport:
-        """Read its metrics.
+    Every method raises ConnectionRefusedError when nothing listens there, TimeoutError or another OSError when it can't
+    be read or does not answer in time.
+    """
 
-        Raises ConnectionRefusedError when nothing listens there, TimeoutError or OSError when it can't be read.
-        Numbers that can't be read are None in the report.
+    async def health(self) -> None:
+        """Return if it answers a health check, with anything but a server error."""
+
+    async def reports(self, ranks: Sequence[int | None]) -> list[EngineReport | None]:
+        """Read its metrics once, and return a report for each of `ranks`; rank None is the whole engine.
+
+        Numbers that can't be read are None in a report. In place of a report, None: the engine has no such rank.
         """
 
     async def models(self) -> list[dict[str, object]]:
-        """List its models as the engine describes them. Raises as `report` does."""
+        """List its models as the engine describes them."""
+
+    async def paused(self) -> bool | None:
+        """Tell whether it takes requests and lets them wait. None: it does not say, and will not while it runs."""
+
+    async def generates(self, model: str, rank: int | None) -> bool:
+        """Have one token generated: the only proof that it works. False: it refused, which proves nothing."""

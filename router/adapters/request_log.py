@@ -67,6 +67,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     outcome: str | None
     attempts: int
     overhead_ms: float
+    queued_ms: float
     ttft_ms: float | None
     total_ms: float
     prompt_tokens: int | None
@@ -92,6 +93,7 @@ def _line(record: RequestRecord) -> _Line:
         record.outcome,
         record.attempts,
         round(record.overhead_s * 1000, 3),
+        round(record.queued_s * 1000, 1),
         None if record.ttft_s is None else round(record.ttft_s * 1000, 1),
         round(record.total_s * 1000, 1),
         usage.prompt_tokens,

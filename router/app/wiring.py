@@ -24,6 +24,7 @@ from router.adapters.state_file import read
 from router.adapters.vllm_metrics import VllmProbe
 from router.app.models import ModelList
 from router.app.settings.model import Settings
+from router.core.admission import Rules
 from router.core.fleet import Fleet
 from router.core.policy import POLICIES
 from router.core.snapshot import restore
@@ -50,11 +51,12 @@ class Observers:
             observer.attempt_failed(replica, kind)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class House:
     """Everything a running router consists of."""
 
     settings: Settings
+    """Those in force: a reload puts others in their place."""
     fleet: Fleet
     plane: Plane
     probes: dict[ReplicaId, EngineProbe]
@@ -97,6 +99,7 @@ def build(settings: Settings) -> House:
     saved = None if settings.state_file is None else read(settings.state_file)
     salt = store.replica_salt if store else saved.salt if saved else secrets.token_bytes(16)
     house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client, request_log, store, salt)
+    configure(house, settings)
     for spec in settings.replica:
         for endpoint in endpoints(spec):
             add_replica(house, endpoint)
@@ -114,7 +117,7 @@ def add_replica(house: House, endpoint: Endpoint) -> ReplicaId:
     house.endpoints[replica_id] = endpoint
     house.probes[replica_id] = VllmProbe(house.client, endpoint.url)
     replica = house.plane.add_replica(replica_id, Address(parts.hostname or "", port, tls), endpoint.rank)
-    replica.weight = endpoint.weight
+    house.fleet.weigh(replica_id, endpoint.weight)
     replica.models = frozenset(endpoint.models)
     return replica_id
 
@@ -154,7 +157,35 @@ def _limits(settings: Settings) -> Limits:
         silence_timeout_s=settings.silence_timeout_s,
         connect_timeout_s=settings.connect_timeout_s,
         upstream_idle_s=settings.upstream_keepalive_s,
+        sse_keepalive_s=settings.sse_keepalive_s,
     )
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        depth_s=settings.queue_depth_s,
+        max_wait_s=settings.max_queue_wait_s,
+        max_requests=settings.max_queued_requests,
+        max_bytes=int(settings.max_queued_bytes),
+    )
+
+
+def configure(house: House, settings: Settings) -> None:
+    """Put settings into force: all that a reload may change."""
+    house.settings = settings
+    plane, care = house.plane, house.fleet.care
+    plane.limits = _limits(settings)
+    plane.admission.rules = _rules(settings)
+    plane.session_headers = _session_headers(settings)
+    plane.aliases = aliases_of(settings)
+    house.fleet.forward_unknown = settings.unknown_model == "forward"
+    care.probe_failures, care.slow_start_s = settings.health_failures, settings.slow_start_s
+
+
+def aliases_of(settings: Settings) -> dict[str, str]:
+    """Return the names that clients may use and the models they stand for."""
+    pairs = (pair.split("=", 1) for pair in settings.alias)
+    return {name.strip(): model.strip() for name, model in pairs}
 
 
 def _session_headers(settings: Settings) -> tuple[bytes, ...]:

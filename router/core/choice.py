@@ -29,6 +29,10 @@ class Known(NamedTuple):
     stored_at: ReplicaId | None
     """The replica that stores the object which the request names; no other can serve it."""
     retry: bool
+    last_resort: bool = False
+    """None of the candidates is fit."""
+    drained: bool = False
+    """The `lost` one is being drained."""
 
 
 def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) -> Decision:
@@ -43,7 +47,7 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
     scores = policy(Ask(candidates, prompt_tokens, blocks, credited, history or hinted is not None, request, now))
     best = _index_of(candidates, known.stored_at)
     if best is None:
-        best = _cheapest(candidates, scores)
+        best = _cheapest(candidates, scores, request.model)
     home = known.hinted or known.lost
     if home is None and history:
         home = candidates[blocks.index(max(blocks))].replica_id
@@ -64,13 +68,19 @@ def _index_of(candidates: list[Replica], replica_id: ReplicaId | None) -> int | 
     return next((index for index, replica in enumerate(candidates) if replica.replica_id == replica_id), None)
 
 
-def _cheapest(candidates: list[Replica], scores: list[Score]) -> int:
+def _cheapest(candidates: list[Replica], scores: list[Score], model: str) -> int:
     best, lowest = 0, scores[0].total_s
     for index, score in enumerate(scores):
         total = score.total_s
-        if total < lowest or (total == lowest and candidates[index].last_chosen < candidates[best].last_chosen):
+        if total < lowest or (total == lowest and _waits_longer(candidates[index], candidates[best], model)):
             best, lowest = index, total
     return best
+
+
+def _waits_longer(one: Replica, other: Replica, model: str) -> bool:
+    """Tell whether one was chosen less recently than the other: for this model, else at all."""
+    mine, others = one.chosen_for.get(model, 0), other.chosen_for.get(model, 0)
+    return (mine, one.last_chosen) < (others, other.last_chosen)
 
 
 def _held_tokens(known: Known, request: RoutingRequest) -> list[int]:
@@ -91,18 +101,28 @@ def _held_tokens(known: Known, request: RoutingRequest) -> list[int]:
 def _reason(known: Known, request: RoutingRequest, policy: Policy, best: int) -> Reason:
     if known.retry:
         return Reason.FAILOVER
+    if known.last_resort:
+        return Reason.LAST_RESORT
     chosen = known.candidates[best].replica_id
     if known.stored_at is not None:
         return Reason.PINNED if chosen == known.stored_at else Reason.FAILOVER
-    history = bool(known.scale and known.scale.anchor)
-    if history and known.scale and known.blocks[best] >= known.scale.anchor and known.hinted in (None, chosen):
+    if known.scale and 0 < known.scale.anchor <= known.blocks[best] and known.hinted in (None, chosen):
         return Reason.WARM
     if known.hinted == chosen:
         return Reason.SESSION
+    return _reason_to_move(known, policy) or _reason_of_new(known, request, best)
+
+
+def _reason_to_move(known: Known, policy: Policy) -> Reason | None:
+    """Return why a session is sent away from its home; None for one that has none."""
     if known.lost is not None:
-        return Reason.FAILOVER
-    if known.hinted is not None or history:
+        return Reason.DRAINED if known.drained else Reason.FAILOVER
+    if known.hinted is not None or (known.scale and known.scale.anchor):
         return Reason.SPILLED if policy is affinity else Reason.POLICY
+    return None
+
+
+def _reason_of_new(known: Known, request: RoutingRequest, best: int) -> Reason:
     if request.prompt is None:
         return Reason.UNKNOWN_SHAPE if request.shape == "unknown" else Reason.KEYLESS
     return Reason.SHARED if known.blocks[best] else Reason.NEW

@@ -6,14 +6,17 @@ from collections.abc import Collection, Iterator
 
 import xxhash
 
+from router.core.candidates import Candidates, candidates
 from router.core.choice import Known, choose, matches
+from router.core.health import Care, State
 from router.core.index import Index
 from router.core.latency import TokenSize
-from router.core.learning import learn_from_answer
+from router.core.learning import learn_from_answer, settlement_of
 from router.core.leases import Lease
 from router.core.ledger import Entry
 from router.core.policy import Policy, affinity
 from router.core.replica import Replica
+from router.core.silence import judge
 from router.core.ticket import Settlement, Ticket
 from router.core.tokens import TokenScale
 from router.core.types import (
@@ -33,6 +36,9 @@ FOREIGN_TOKENS = 500
 
 MAX_MODELS = 256
 """Models with token counts of their own. Names come from clients, so there is a limit; the rest share one account."""
+
+LONGEST_KEEP_RATIO = 0.99
+"""Share of the longest answer that is kept at each new one: about the last 100 speak."""
 
 _CUT_SHORT = frozenset({OutcomeKind.CLIENT_LEFT, OutcomeKind.DIED})
 """Ends that leave a session's history computed, if the answer had begun."""
@@ -54,12 +60,17 @@ class Fleet:
         """
         self._replicas: dict[ReplicaId, Replica] = {}
         self.policy = policy
+        self.care = Care()
+        """How replicas' health is judged; its fields may change at any time."""
+        self.forward_unknown = False
+        """Whether a model that no replica serves is for an engine to refuse."""
         self._prior_tokens_per_s = prior_tokens_per_s
         self._tie_seed = tie_seed
         self._sequence = 0
         self.index = Index(index_bytes)
         self.sizes: dict[str, TokenSize] = {}
         self._all_measured = True
+        self._longest_answer_s: float | None = None
 
     def __len__(self) -> int:
         return len(self._replicas)
@@ -79,7 +90,7 @@ class Fleet:
 
     def add(self, replica_id: ReplicaId) -> Replica:
         """Take a replica in, cold. It is believed to be as fast as the fleet's mean."""
-        replica = self._replicas.setdefault(replica_id, Replica(replica_id, self._prior_tokens_per_s))
+        replica = self._replicas.setdefault(replica_id, Replica(replica_id, self._prior_tokens_per_s, self.care))
         self.index.add(replica.mirror)
         if self._tie_seed:
             replica.last_chosen = -1 - xxhash.xxh3_64_intdigest(replica_id.encode(), self._tie_seed)
@@ -91,15 +102,23 @@ class Fleet:
 
         At the prior they would get no work in a fleet that is faster, and so never be measured.
         """
-        rates = [replica.rate.tokens_per_s for replica in self if replica.rate.measured]
-        unmeasured = [replica.rate for replica in self if not replica.rate.measured]
+        measured = [replica.rate.tokens_per_s / replica.weight for replica in self if replica.rate.measured]
+        unmeasured = [replica for replica in self if not replica.rate.measured]
         self._all_measured = not unmeasured
-        for rate in unmeasured if rates else ():
-            rate.assume(sum(rates) / len(rates))
+        mean = sum(measured) / len(measured) if measured else self._prior_tokens_per_s
+        for replica in unmeasured:
+            replica.rate.assume(mean * replica.weight)
 
-    def remove(self, replica_id: ReplicaId) -> None:
+    def weigh(self, replica_id: ReplicaId, weight: float) -> None:
+        """Expect a replica to take a share of the work against others' (1: the usual) until its speed is measured."""
+        self._replicas[replica_id].weight = weight
+        self._spread_rates()
+
+    def remove(self, replica_id: ReplicaId, now: float = 0.0) -> None:
         """Forget a replica and what it held; requests still running there can be settled."""
-        self.index.remove(self._replicas.pop(replica_id).mirror)
+        replica = self._replicas.pop(replica_id)
+        replica.health.remove(now)
+        self.index.remove(replica.mirror)
 
     def size_of(self, model: str) -> TokenSize:
         """Return what is learnt of a model's tokens."""
@@ -111,20 +130,42 @@ class Fleet:
     def explain(self, request: RoutingRequest, now: float) -> Decision:
         """Decide without counting anything in.
 
-        Raises NoReplicaError when there is no replica.
+        Raises NoReplicaError when there is no replica, UnknownModelError as `candidates.candidates` does.
         """
         return choose(self._recall(request, now, ()), self.policy, request, now)
 
     def route(self, request: RoutingRequest, now: float, excluded: Collection[ReplicaId] = ()) -> Ticket:
         """Choose a replica for `request`, never one of `excluded`, and count the request in.
 
-        Raises NoReplicaError when the fleet is empty or wholly excluded.
+        Raises NoReplicaError when the fleet is empty or wholly excluded, UnknownModelError as `candidates.candidates`
+        does.
         """
         known = self._recall(request, now, excluded)
+        return self._open(known, choose(known, self.policy, request, now), request, now)
+
+    def route_within(self, request: RoutingRequest, now: float, depth_s: float) -> Ticket | Decision:
+        """Route `request`, unless the replica that it should go to has more than `depth_s` of prefill ahead.
+
+        Returns the decision alone where that is so. Raises as `route`.
+        """
+        known = self._recall(request, now, ())
         decision = choose(known, self.policy, request, now)
+        if self._replicas[decision.replica].queue_s(now) > depth_s and not known.last_resort:
+            return decision
+        return self._open(known, decision, request, now)
+
+    def route_to(self, replica_id: ReplicaId, request: RoutingRequest, now: float) -> Ticket:
+        """Count a request in that goes to one replica, whatever it costs there. KeyError: there is no such replica."""
+        replica = self._replicas[replica_id]
+        known = self._known(Candidates([replica]), request)
+        return self._open(known, choose(known, self.policy, request, now), request, now)
+
+    def _open(self, known: Known, decision: Decision, request: RoutingRequest, now: float) -> Ticket:
         replica = self._replicas[decision.replica]
         self.count_chosen(replica)
-        if replica.health.failures:
+        if request.model in replica.chosen_for or len(replica.chosen_for) < MAX_MODELS:
+            replica.chosen_for[request.model] = self._sequence
+        if not replica.health.up:
             replica.health.tried(now)
         uncached = decision.prompt_tokens - decision.matched_tokens
         end_s = now + replica.queue_s(now) + uncached / replica.rate.tokens_per_s
@@ -140,45 +181,32 @@ class Fleet:
         replica.last_chosen = self._sequence
 
     def _recall(self, request: RoutingRequest, now: float, excluded: Collection[ReplicaId]) -> Known:
-        candidates = self._candidates(request.model, now, excluded)
-        if not candidates:
+        stored_at = None if request.stored is None else self.index.homes.get(request.stored)
+        everyone = self._replicas.values()
+        found = candidates(everyone, request.model, now, excluded, self.forward_unknown, stored_at)
+        if not found.replicas:
             raise NoReplicaError
-        blocks, scale, lost = [0] * len(candidates), None, None
+        return self._known(found, request, stored_at, bool(excluded))
+
+    def _known(
+        self, found: Candidates, request: RoutingRequest, stored_at: ReplicaId | None = None, retry: bool = False
+    ) -> Known:
+        replicas = found.replicas
+        blocks, scale, lost = [0] * len(replicas), None, None
         prompt = request.prompt
         if prompt is not None:
-            blocks = matches(candidates, prompt.hashes)
+            blocks = matches(replicas, prompt.hashes)
             scale = TokenScale(prompt, self.size_of(request.model), self.index.turns, max(blocks))
-            if len(candidates) < len(self._replicas):
-                lost = self._lost_home(prompt, scale.anchor, candidates)
+            if len(replicas) < len(self._replicas):
+                lost = self._lost_home(prompt, scale.anchor, replicas)
         hinted = None
         if request.session is not None and (request.session_is_explicit or not max(blocks)):
             hinted = self.index.homes.get(request.session)
-            present = any(replica.replica_id == hinted for replica in candidates)
+            present = any(replica.replica_id == hinted for replica in replicas)
             if hinted is not None and not present:
                 hinted, lost = None, hinted
-        stored_at = None if request.stored is None else self.index.homes.get(request.stored)
-        return Known(candidates, blocks, scale, hinted, lost, stored_at, bool(excluded))
-
-    def _candidates(self, model: str, now: float, excluded: Collection[ReplicaId]) -> list[Replica]:
-        """Return the replicas that may be tried: failed and excluded ones are out before affinity is looked at.
-
-        Where none is available all are: a connection refused at once costs less than refusing everybody. A model that
-        no replica is known to serve goes anywhere, for the engine's own answer.
-        """
-        everyone = self._replicas.values()
-        ready = [
-            replica
-            for replica in everyone
-            if (replica.health.failures == 0 or replica.health.available(now))
-            and not replica.report.asleep
-            and (not replica.models or model in replica.models)
-            and replica.replica_id not in excluded
-        ]
-        if ready:
-            return ready
-        allowed = [replica for replica in everyone if replica.replica_id not in excluded]
-        allowed = [replica for replica in allowed if replica.serves(model)] or allowed
-        return [replica for replica in allowed if replica.available(now)] or allowed
+        drained = lost is not None and lost in self and self[lost].health.state is State.DRAINING
+        return Known(replicas, blocks, scale, hinted, lost, stored_at, retry, found.last_resort, drained)
 
     def _lost_home(self, prompt: Prompt, anchor: int, candidates: list[Replica]) -> ReplicaId | None:
         present = {replica.replica_id for replica in candidates}
@@ -193,8 +221,10 @@ class Fleet:
         """Note the first byte of the answer's body: the prefill is over. Only the first call counts."""
         if ticket.first_byte_s is not None:
             return
-        ticket.first_byte_s = now
+        ticket.first_byte_s = ticket.replica.heard_s = now
         ledger = ticket.replica.ledger
+        if not ticket.request.streaming:
+            self._note_answer(now - ticket.entry.dispatched_s)
         among_peers = ticket.entry.among_peers or ticket.replica.peer_load.pending > 0
         if ticket.request.streaming and not among_peers:
             begun_s = max(ticket.entry.dispatched_s, ledger.last_first_byte_s)
@@ -213,7 +243,7 @@ class Fleet:
         answering = ticket.first_byte_s is not None
         complete = outcome.kind is OutcomeKind.COMPLETED
         served = (complete or (answering and outcome.kind in _CUT_SHORT)) and (outcome.status or 200) < 400
-        settlement = self._settlement(ticket, outcome, served)
+        settlement = settlement_of(ticket, outcome, served, self.size_of(ticket.request.model))
         if ticket.lease is not None:
             self._release(ticket, ticket.lease, settlement, now)
         if served:
@@ -222,30 +252,23 @@ class Fleet:
                 self.index.homes.put(ticket.request.session, replica.replica_id)
         return settlement
 
-    def _settlement(self, ticket: Ticket, outcome: Outcome, served: bool) -> Settlement:
-        usage, size = outcome.usage, self.size_of(ticket.request.model)
-        answer_tokens = usage.completion_tokens or 0
-        answer_bytes = int(answer_tokens * size.bytes_per_token)
-        if ticket.request.prompt is not None:
-            answer_bytes += ticket.request.prompt.open_bytes or 0
-        cached, believed = usage.cached_tokens, ticket.residency_tokens
-        return Settlement(
-            served=served,
-            computed=served or ticket.first_byte_s is not None,
-            overestimated=cached is not None and cached + 2 * ticket.replica.block_tokens < believed,
-            answer_bytes=answer_bytes,
-            prompt_tokens=usage.prompt_tokens or ticket.decision.prompt_tokens,
-            answer_tokens=answer_tokens,
-            bytes_per_token=size.bytes_per_token,
-        )
-
     def _judge(self, replica: Replica, outcome: Outcome, now: float) -> None:
         if outcome.kind in FAILURES:
             replica.health.failed(outcome.kind, now)
         elif outcome.kind is OutcomeKind.BUSY:
             replica.health.pushed_back(now, outcome.retry_after_s)
-        elif outcome.kind is OutcomeKind.COMPLETED and replica.health.failures:
-            replica.health.succeeded()
+        elif outcome.kind is OutcomeKind.COMPLETED:
+            replica.heard_s = now
+            if replica.health.state is not State.READY or replica.health.cause is not None:
+                replica.health.succeeded(now)
+
+    def judge_silence(self, now: float) -> list[Replica]:
+        """Judge replicas by their silence; return those that are ejected for it now (see `silence.judge`)."""
+        return judge(self._replicas.values(), self._longest_answer_s, now)
+
+    def _note_answer(self, answer_s: float) -> None:
+        """Remember the longest answer in one piece of late."""
+        self._longest_answer_s = max(answer_s, (self._longest_answer_s or 0.0) * LONGEST_KEEP_RATIO)
 
     def _release(self, ticket: Ticket, lease: Lease, settlement: Settlement, now: float) -> None:
         replica, index = ticket.replica, self.index
@@ -254,12 +277,13 @@ class Fleet:
             index.evict_unused_since(replica.mirror, lease.stale_stamp)
         index.release(replica.mirror, lease, now, settlement.computed, settlement.answer_bytes)
 
-    def observe_engine(self, replica_id: ReplicaId, report: EngineReport) -> bool:
+    def observe_engine(self, replica_id: ReplicaId, report: EngineReport, now: float = 0.0) -> bool:
         """Take in a reading of an engine's metrics; return whether it shows a restart, which empties the mirror."""
         replica = self._replicas[replica_id]
-        restarted = _restarted(replica.report, report)
+        restarted = report.restarted_since(replica.report)
         if restarted:
             self.forget_residency(replica_id)
+            replica.health.restarted(now)
         foreign = max(0, (report.waiting or 0) - len(replica.ledger.pending) - replica.peer_load.pending)
         replica.observe(report.completed_by(replica.report), foreign * FOREIGN_TOKENS)
         return restarted
@@ -273,12 +297,3 @@ class Fleet:
     def forget_residency(self, replica_id: ReplicaId) -> None:
         """Empty a replica's mirror: its process is known to have lost its cache."""
         self.index.clear(self._replicas[replica_id].mirror)
-
-
-def _restarted(before: EngineReport, after: EngineReport) -> bool:
-    started_s, starts_s = before.start_time_s, after.start_time_s
-    if started_s is not None and starts_s is not None and abs(starts_s - started_s) > 1.0:
-        return True
-    if before.prefix_queries_tokens is None or after.prefix_queries_tokens is None:
-        return False
-    return after.prefix_queries_tokens < before.prefix_queries_tokens

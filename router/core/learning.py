@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from router.core.latency import TokenSize
-from router.core.ticket import Ticket
+from router.core.ticket import Settlement, Ticket
 from router.core.tokens import TurnEnds
-from router.core.types import Usage
+from router.core.types import Outcome, Usage
 
 MIN_ANSWER_TOKENS = 48
 """Answers shorter than three of vLLM's default blocks vanish in the rounding to whole blocks: nothing to learn."""
+
+
+def settlement_of(ticket: Ticket, outcome: Outcome, served: bool, size: TokenSize) -> Settlement:
+    """Return what the end of an attempt says of its replica's cache. `served`: see `Settlement`."""
+    usage = outcome.usage
+    answer_tokens = usage.completion_tokens or 0
+    answer_bytes = int(answer_tokens * size.bytes_per_token)
+    if ticket.request.prompt is not None:
+        answer_bytes += ticket.request.prompt.open_bytes or 0
+    cached, believed = usage.cached_tokens, ticket.residency_tokens
+    return Settlement(
+        served=served,
+        computed=served or ticket.first_byte_s is not None,
+        overestimated=cached is not None and cached + 2 * ticket.replica.block_tokens < believed,
+        answer_bytes=answer_bytes,
+        prompt_tokens=usage.prompt_tokens or ticket.decision.prompt_tokens,
+        answer_tokens=answer_tokens,
+        bytes_per_token=size.bytes_per_token,
+    )
 
 
 def learn_from_answer(turns: TurnEnds, size: TokenSize, ticket: Ticket, usage: Usage) -> None:

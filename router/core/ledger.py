@@ -34,23 +34,31 @@ class Ledger:
     prefill in order of arrival) or when its predicted prefill time has passed; its place among the streams does not.
     """
 
-    __slots__ = ("last_first_byte_s", "pending", "streams", "uncached_tokens")
+    __slots__ = ("last_first_byte_s", "pending", "streams", "unanswered", "uncached_tokens")
 
     def __init__(self) -> None:
         self.pending: dict[int, Entry] = {}
         """Requests whose prefill is not known to be over, in the order of their dispatch."""
+        self.unanswered: dict[int, Entry] = {}
+        """Requests of whose answer nothing has come, in the order of their dispatch."""
         self.uncached_tokens = 0
         self.streams = 0
         self.last_first_byte_s = float("-inf")
 
+    @property
+    def unanswered_tokens(self) -> int:
+        """Uncached tokens of the requests of whose answer nothing has come, long expired ones included."""
+        return sum(entry.uncached_tokens for entry in self.unanswered.values())
+
     def open(self, entry: Entry) -> None:
         """Count a request in."""
-        self.pending[id(entry)] = entry
+        self.pending[id(entry)] = self.unanswered[id(entry)] = entry
         self.uncached_tokens += entry.uncached_tokens
         self.streams += 1
 
     def prefilled(self, entry: Entry) -> None:
         """Count a request's tokens out, and those of earlier ones that could not say so themselves."""
+        self.unanswered.pop(id(entry), None)
         if not entry.prefilling:
             return
         if next(iter(self.pending.values())) is not entry:
@@ -63,6 +71,7 @@ class Ledger:
 
     def close(self, entry: Entry) -> None:
         """Count a request out for good."""
+        self.unanswered.pop(id(entry), None)
         if entry.prefilling:
             self._count_out(entry)
         self.streams -= 1

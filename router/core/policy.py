@@ -65,7 +65,7 @@ def affinity(ask: Ask) -> list[Score]:
     matches = zip(ask.matched_blocks, ask.matched_tokens, shares, strict=True)
     for replica, (blocks, matched, share) in zip(ask.candidates, matches, strict=True):
         rate = replica.rate.tokens_per_s
-        queue_s = replica.queue_s(now)
+        queue_s = replica.priced_queue_s(now)
         own_s = (prompt_tokens - matched) / rate
         balance_s = (OWN_WEIGHT - 1.0) * own_s + OWN_WEIGHT * prompt_tokens * share / rate
         total_s = queue_s + own_s + balance_s
@@ -74,14 +74,14 @@ def affinity(ask: Ask) -> list[Score]:
 
 
 def _shares_of_recent_work(ask: Ask) -> list[float]:
-    recent = [replica.recent_tokens(ask.now) for replica in ask.candidates]
+    recent = [replica.recent_tokens(ask.now) / replica.weight for replica in ask.candidates]
     mean = sum(recent) / len(recent) or 1.0
     return [tokens / mean for tokens in recent]
 
 
 def least_load(ask: Ask) -> list[Score]:
     """The shortest waiting line; then the fewest streams: at a microsecond each they only break ties."""
-    return _priced(ask, [replica.queue_s(ask.now) + replica.streams * 1e-6 for replica in ask.candidates])
+    return _priced(ask, [replica.priced_queue_s(ask.now) + replica.streams * 1e-6 for replica in ask.candidates])
 
 
 def round_robin(ask: Ask) -> list[Score]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp
 from typing import NamedTuple
 
-from router.core.health import Health
+from router.core.health import Care, Health, State
 from router.core.latency import PrefillRate
 from router.core.ledger import Ledger
 from router.core.residency import Mirror
@@ -24,6 +24,9 @@ KV_FULL_S = 2.0
 
 BUSY_S = 2.0
 """Seconds a replica that has just answered 429 or 503 is charged: it serves again when all others are as full."""
+
+SUSPECT_S = 2.0
+"""Seconds a suspect replica is charged: its own sessions go elsewhere once recomputing them there is cheaper."""
 
 DEFAULT_BLOCK_TOKENS = 16
 """vLLM's default block size, until the engine's own is read."""
@@ -50,8 +53,10 @@ class Replica:
         "_memory_wait_s",
         "_recent_at_s",
         "_recent_tokens",
+        "chosen_for",
         "foreign_tokens",
         "health",
+        "heard_s",
         "last_chosen",
         "ledger",
         "mirror",
@@ -63,12 +68,13 @@ class Replica:
         "weight",
     )
 
-    def __init__(self, replica_id: ReplicaId, prior_tokens_per_s: float) -> None:
+    def __init__(self, replica_id: ReplicaId, prior_tokens_per_s: float, care: Care | None = None) -> None:
+        """`care`: how its health is judged, as all of the fleet."""
         self.replica_id = replica_id
         self.mirror = Mirror()
         self.ledger = Ledger()
         self.rate = PrefillRate(prior_tokens_per_s)
-        self.health = Health()
+        self.health = Health(care)
         self.report = EngineReport()
         self.models: frozenset[str] = frozenset()
         """Names it serves; empty while unknown, which means: may serve any."""
@@ -76,6 +82,10 @@ class Replica:
         """Its share of the work against others', until its speed is measured."""
         self.last_chosen = 0
         """Sequence number of the last request sent here: ties go to the least recently chosen."""
+        self.chosen_for: dict[str, int] = {}
+        """The same by model: two models on one fleet do not take turns with each other."""
+        self.heard_s = float("-inf")
+        """When the last byte of any answer came from it."""
         self.foreign_tokens = 0.0
         """Prefill that others than the routers have queued there, estimated from the engine's waiting line."""
         self.peer_load = IDLE
@@ -99,13 +109,9 @@ class Replica:
         """Requests in flight there, of all routers."""
         return self.ledger.streams + self.peer_load.streams
 
-    def available(self, now: float) -> bool:
-        """Tell whether a request may be sent here: healthy or due for a trial, and not put to sleep."""
-        return self.health.available(now) and not self.report.asleep
-
     def serves(self, model: str) -> bool:
-        """Tell whether it serves `model`, or may."""
-        return not self.models or model in self.models
+        """Tell whether it serves `model`, or may; a request that names none is served by any."""
+        return not self.models or not model or model in self.models
 
     def queue_s(self, now: float) -> float:
         """Predict how long a request sent now waits before its own prefill begins, in seconds."""
@@ -115,6 +121,17 @@ class Replica:
         tokens = ledger.uncached_tokens + self.peer_load.uncached_tokens + self.foreign_tokens
         wait_s = tokens / self.rate.tokens_per_s + self._memory_wait_s
         return wait_s + BUSY_S if now < self.health.busy_until_s else wait_s
+
+    def priced_queue_s(self, now: float) -> float:
+        """Return what its waiting line is taken for when replicas are compared, in seconds.
+
+        More than `queue_s` while it is suspect, and in its slow start, when it has a share of its speed only.
+        """
+        health = self.health
+        wait_s = self.queue_s(now)
+        if now < health.ramp_until_s:
+            wait_s /= health.ramp_ratio(now)
+        return wait_s + SUSPECT_S if health.state is State.SUSPECT else wait_s
 
     def observe(self, report: EngineReport, foreign_tokens: float) -> None:
         """Take in a reading of the engine's metrics."""

@@ -29,6 +29,10 @@ class Reason(StrEnum):
     """Away from a home that is up: waiting there would cost more than computing again."""
     FAILOVER = "failover"
     """Away from a home that is not available, or a retry after another replica failed."""
+    DRAINED = "drained"
+    """Away from a home that is being drained."""
+    LAST_RESORT = "last-resort"
+    """No replica is fit for requests: one of them is tried all the same."""
     KEYLESS = "keyless"
     """The prompt is shorter than one block: placed by load."""
     UNKNOWN_SHAPE = "unknown-shape"
@@ -54,6 +58,8 @@ class OutcomeKind(StrEnum):
     """The connection was lost, or the engine reported its own death, before the first byte of the answer's body."""
     DIED = "died"
     """The connection was lost, or fell silent for too long, in the middle of the answer."""
+    SILENT = "silent"
+    """Nothing came while other replicas answered; the replica was judged before its requests were given up."""
 
 
 FAILURES = frozenset({OutcomeKind.REFUSED, OutcomeKind.RESET, OutcomeKind.DIED})
@@ -104,6 +110,8 @@ class RoutingRequest(NamedTuple):
     """True for a header or `session_id`: it wins over the computed prefix. Other hints only fill in for it."""
     stored: int | None = None
     """Hash of the id of a stored object (a response) which the request names: only its replica can serve it."""
+    batch: bool = False
+    """Nobody waits for the answer: others go first."""
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
@@ -190,6 +198,16 @@ class EngineReport(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, **missing) if missing else self
 
 
+    def restarted_since(self, before: EngineReport) -> bool:
+        """Tell whether this reading is of another process than the one before."""
+        started_s, starts_s = before.start_time_s, self.start_time_s
+        if started_s is not None and starts_s is not None and abs(starts_s - started_s) > 1.0:
+            return True
+        if before.prefix_queries_tokens is None or self.prefix_queries_tokens is None:
+            return False
+        return self.prefix_queries_tokens < before.prefix_queries_tokens
+
+
 _LASTING = (
     "kv_tokens",
     "block_tokens",
@@ -202,3 +220,7 @@ _LASTING = (
 
 class NoReplicaError(Exception):
     """The fleet is empty, or every replica was excluded."""
+
+
+class UnknownModelError(Exception):
+    """Every replica has said what it serves, and none serves the model that is asked for."""

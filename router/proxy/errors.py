@@ -17,6 +17,25 @@ class RouterError(Enum):
         "body_too_large",
         "The request body is larger than this router accepts (--max-body-bytes).",
     )
+    UNKNOWN_MODEL = (
+        404,
+        "invalid_request_error",
+        "model_not_found",
+        "No replica serves this model.",
+    )
+    QUEUE_FULL = (
+        429,
+        "rate_limit_error",
+        "queue_full",
+        "All replicas are busy, and this request would wait for longer than is allowed (--max-queue-wait-s). Try again "
+        "after the time in Retry-After.",
+    )
+    ROUTER_STOPPING = (
+        503,
+        "service_unavailable_error",
+        "router_stopping",
+        "This router is being stopped; what came before is incomplete. Try again.",
+    )
     NO_REPLICA = (
         503,
         "service_unavailable_error",
@@ -63,30 +82,40 @@ class RouterError(Enum):
         return self.value[3]
 
 
-RETRY_AFTER_S = {RouterError.NO_REPLICA: 5, RouterError.UPSTREAM_FAILED: 1}
+RETRY_AFTER_S = {RouterError.NO_REPLICA: 5, RouterError.UPSTREAM_FAILED: 1, RouterError.ROUTER_STOPPING: 1}
 """Seconds for Retry-After: an ejected replica is tried again after at most a few, a missing one takes longer to
-come."""
+come, and behind a load balancer another router is there at once."""
+
+PARAMS = {RouterError.UNKNOWN_MODEL: "model"}
+"""The field of the request that an error is about."""
 
 
-def error_body(error: RouterError, path: str) -> bytes:
-    """Return the JSON body of an error answer to a request for `path`."""
-    _, kind, code, message = error.value
+def error_body(error: RouterError, path: str, message: str | None = None) -> bytes:
+    """Return the JSON body of an error answer to a request for `path`; `message` where this case has its own."""
+    _, kind, code, usual = error.value
+    words = message or usual
     if path.startswith("/v1/messages"):
-        return msgspec.json.encode({"type": "error", "error": {"type": _anthropic_type(error), "message": message}})
-    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": None, "code": code}})
+        return msgspec.json.encode({"type": "error", "error": {"type": _anthropic_type(error), "message": words}})
+    return msgspec.json.encode({"error": {"message": words, "type": kind, "param": PARAMS.get(error), "code": code}})
 
 
-def error_event(error: RouterError, path: str) -> bytes:
+def error_event(error: RouterError, path: str, message: str | None = None) -> bytes:
     """Return the server-sent event that ends a broken stream of `path`."""
-    body = error_body(error, path)
+    body = error_body(error, path, message)
     if path.startswith("/v1/messages"):
         return b"event: error\ndata: %b\n\n" % body
     if path.startswith("/v1/responses"):
-        flat = {"type": "error", "code": error.code, "message": error.message, "param": None}
+        flat = {"type": "error", "code": error.code, "message": message or error.message, "param": None}
         return b"event: error\ndata: %b\n\n" % msgspec.json.encode(flat)
     return b"data: %b\n\n" % body
 
 
 def _anthropic_type(error: RouterError) -> str:
-    names = {400: "invalid_request_error", 413: "request_too_large", 503: "overloaded_error"}
+    names = {
+        400: "invalid_request_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        503: "overloaded_error",
+    }
     return names.get(error.status, "api_error")

@@ -1,4 +1,4 @@
-"""One request from its last byte in to its settlement: route, attempt, relay, settle."""
+"""One request from its last byte in to its settlement: route, wait, attempt, relay, settle."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ import asyncio
 from functools import partial
 from random import getrandbits
 
+from router.core.admission import QueueFullError
+from router.core.health import Cause
+from router.core.queue import Waiting
 from router.core.ticket import Ticket
-from router.core.types import NoReplicaError, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
+from router.core.types import (
+    NoReplicaError,
+    Outcome,
+    OutcomeKind,
+    ReplicaId,
+    RoutingRequest,
+    UnknownModelError,
+)
 from router.proxy import report
 from router.proxy.answer import Answer
+from router.proxy.attempt import Attempt
 from router.proxy.client import Client
+from router.proxy.early import EarlyStream
 from router.proxy.errors import RouterError, error_event
-from router.proxy.headers import Headers
-from router.proxy.held import HELD_STATUSES, HeldAnswer
 from router.proxy.incoming import Incoming
-from router.proxy.openai import read_request
 from router.proxy.plane import Plane
+from router.proxy.pool import Pool
 from router.proxy.relay import Body, Write
-from router.proxy.silence import Silence
-from router.proxy.upstream import Framing, UpstreamConnection
 
 
 class Exchange:
-    """The state of one proxied request: the listener of its upstream connection and, to uvicorn, a cycle."""
+    """The state of one proxied request: the owner of its attempts and, to uvicorn, a cycle."""
 
     message_event = asyncio.Event()
     """Part of uvicorn's cycle; nobody waits for it here."""
@@ -37,39 +45,47 @@ class Exchange:
         self.disconnected = False
         self.request_id = incoming.fields.get(b"x-request-id") or b"%032x" % getrandbits(128)
         self.request: RoutingRequest | None = None
-        self.ticket: Ticket | None = None
+        self.attempt: Attempt | None = None
         self.excluded: list[ReplicaId] = []
         self.started_s = plane.clock()
         self.recollected = False
         """Whether the store taught something of this request."""
         self.overhead_s = 0.0
+        self.tenant = 0
+        """Whose share of the queue it takes; 0 for everybody without a name."""
+        self.queued_s = 0.0
+        """How long it waited for a replica with room."""
         self.first_byte_s: float | None = None
+        self.extra_lines = b""
+        """Header lines of the answer, beside those that every answer gets."""
         self.error: RouterError | None = None
-        self._connection: UpstreamConnection | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._answer: Answer | None = None
-        self._held: HeldAnswer | None = None
+        self._waiting: Waiting | None = None
+        self._early: EarlyStream | None = None
         self._body: Body | None = None
-        self._write: Write = client.transport.write
-        self._silence = Silence(self.started_s)
         self._paused = False
 
     @property
     def status(self) -> int | None:
         """The status that the client was or will be sent; None while there is none."""
+        if self._early is not None:
+            return EarlyStream.STATUS
         if self.error is not None and self._body is None:
             return self.error.status
-        return None if self._answer is None else self._answer.status
+        return None if self.attempt is None else self.attempt.status
 
-    # Route and attempt
+    @property
+    def ticket(self) -> Ticket | None:
+        """The present attempt's."""
+        return None if self.attempt is None else self.attempt.ticket
+
+    # Route
 
     def start(self) -> None:
         """Route the request: it has arrived whole, and it is its turn on its connection."""
         plane, incoming = self.plane, self.incoming
         self.started_s = plane.clock()
         plane.active.add(self)
-        session = incoming.first_of(plane.session_headers)
-        self.request = request = read_request(incoming.path, incoming.body(), session)
+        self.request = request = plane.read(incoming)
         asked = plane.question(request)
         if asked is None or plane.store is None:
             self._route(request)
@@ -83,200 +99,165 @@ class Exchange:
             self._route(request)
 
     def _route(self, request: RoutingRequest) -> None:
-        self._attempt(request)
-        self.overhead_s = self.plane.clock() - self.started_s
-
-    def _attempt(self, request: RoutingRequest) -> None:
+        plane = self.plane
         try:
-            self.ticket = self.plane.route(request, self.excluded)
+            found = plane.admit(request, self.tenant)
         except NoReplicaError:
-            self.fail(RouterError.UPSTREAM_FAILED if self.excluded else RouterError.NO_REPLICA)
-            return
-        connection = self.plane.pools[self.ticket.decision.replica].take()
-        if connection is None:
-            self._connect(self.ticket)
+            self.fail(RouterError.NO_REPLICA)
+        except UnknownModelError:
+            self.fail(RouterError.UNKNOWN_MODEL, report.unknown_model(request.model, plane.fleet))
+        except QueueFullError as full:
+            self.waited_too_long(full.wait_s)
         else:
-            self._send(self.ticket, connection)
+            if isinstance(found, Ticket):
+                self._try(found)
+            else:
+                self._waiting = found
+                plane.room.hold(found, self)
+            self.overhead_s = plane.clock() - self.started_s
 
-    def _connect(self, ticket: Ticket) -> None:
-        self._connection = None
-        self._connecting = asyncio.get_running_loop().create_task(self._send_when_connected(ticket))
+    # In the queue
 
-    async def _send_when_connected(self, ticket: Ticket) -> None:
+    def go(self, ticket: Ticket) -> None:
+        """Leave the queue for a replica that has room."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self.queued_s = self.plane.clock() - waiting.since_s
+        self._try(ticket)
+
+    def waited_too_long(self, wait_s: float) -> None:
+        """Leave the queue, or do not enter it: it would take too long."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self.queued_s = self.plane.clock() - waiting.since_s
+        self.fail(RouterError.QUEUE_FULL, retry_after_s=wait_s)
+
+    # Attempts
+
+    def _try(self, ticket: Ticket) -> None:
         pool = self.plane.pools[ticket.decision.replica]
-        try:
-            connection = await pool.connect()
-        except OSError:  # TimeoutError and SSLError are OSErrors too
-            if self.ticket is ticket:
-                self._attempt_failed(OutcomeKind.REFUSED)
-            return
-        if self.ticket is ticket:
-            self._send(ticket, connection)
-        else:
-            pool.put(connection)  # the client left meanwhile
-
-    def _send(self, ticket: Ticket, connection: UpstreamConnection) -> None:
-        incoming, plane = self.incoming, self.plane
-        self._connection = connection
-        self._silence.restart(plane.clock())
-        authority = plane.pools[ticket.decision.replica].authority
-        head = incoming.upstream_head(authority, self.request_id, plane.authorization)
-        connection.start(self, head, incoming.body(), expects_no_body=incoming.method == b"HEAD")
+        self.attempt = attempt = Attempt(self, ticket, pool, self.plane.clock)
+        attempt.begin()
 
     @property
-    def _can_retry(self) -> bool:
+    def can_retry(self) -> bool:
+        """Whether another replica may be asked if this one fails."""
         tried = len(self.excluded)
         return tried < self.plane.limits.max_retries and len(self.plane.fleet) > tried + 1
 
-    def _attempt_failed(self, kind: OutcomeKind) -> None:
+    def upstream_request(self, pool: Pool) -> tuple[bytes, bytes, bool]:
+        """Return head and body for a replica, and whether its answer has no body whatever it announces."""
+        incoming = self.incoming
+        head = incoming.upstream_head(pool.authority, self.request_id, self.plane.authorization)
+        return head, incoming.body(), incoming.method == b"HEAD"
+
+    def attempt_failed(self, kind: OutcomeKind) -> None:
         """Before the first byte went to the client: another replica, or an error."""
-        may_retry, ticket = self._can_retry, self.ticket
-        if ticket is not None:
-            self.excluded.append(ticket.decision.replica)
-            self.plane.observer.attempt_failed(ticket.decision.replica, kind)
+        may_retry, attempt = self.can_retry, self.attempt
+        if attempt is None or self.request is None:
+            return
+        replica = attempt.ticket.decision.replica
+        self.excluded.append(replica)
+        self.plane.observer.attempt_failed(replica, kind)
         self._settle(Outcome(kind))
-        self._connection = self._answer = self._held = None
-        if may_retry and self.request is not None:
-            self._attempt(self.request)
-        else:
+        if not may_retry:
+            self.fail(RouterError.UPSTREAM_FAILED)
+            return
+        try:
+            self._try(self.plane.route(self.request, self.excluded))
+        except (NoReplicaError, UnknownModelError):
             self.fail(RouterError.UPSTREAM_FAILED)
 
-    # The upstream connection's listener
-
-    def answer_head(self, status: int, headers: Headers, framing: Framing) -> None:
-        """Keep the head until the body begins: vLLM sends it before it has begun to work."""
-        self._answer = Answer(status, headers, framing)
-        if status in HELD_STATUSES and self._can_retry:
-            self._held = HeldAnswer()
-
-    def answer_bytes(self, data: bytes) -> None:
-        """Write the body on, as it came."""
-        self._silence.segments += 1
-        answer = self._answer
-        if answer is None:
-            return
-        if self._body is None:
-            self._first_bytes(answer, data)
-            return
-        answer.tail.append(data)
-        self._write(data)
-        if self.first_byte_s is None:
-            self._note_content(answer, data)
-
-    def _first_bytes(self, answer: Answer, data: bytes) -> None:
-        if self._held is not None:
-            self._held.add(data)
-            if self._held.full:
-                self._pass_on(answer, self._held)
-        elif answer.streams_events and self._can_retry and answer.is_engine_error(data):
-            self._abandon()
-            self._attempt_failed(OutcomeKind.RESET)
-        else:
-            self._commit(answer, data)
-            self._note_content(answer, data)
-
-    def _pass_on(self, answer: Answer, held: HeldAnswer) -> None:
-        self._held = None
-        self._commit(answer, held.data)
-
-    def _note_content(self, answer: Answer, data: bytes) -> None:
-        if self.ticket is not None and not answer.is_preamble(data):
-            self.first_byte_s = self.plane.clock()
-            self.plane.first_byte(self.ticket, self.first_byte_s)
-
-    def _commit(self, answer: Answer, data: bytes) -> None:
+    def commit(self, answer: Answer, data: bytes) -> Write:
         """Send the head and the first bytes of the body on: from here the answer is this replica's."""
         incoming, client = self.incoming, self.client
-        length = answer.fields.get(b"content-length")
-        headless = incoming.method == b"HEAD"
-        self._body = body = Body(client.transport, answer.framing, length, incoming.http_1_0, headless)
-        self._write = body.write
-        decision = None if self.ticket is None else self.ticket.decision
-        head = report.answer_lines(self.request_id, decision, answer, body.framing_line, close=not self.keep_alive)
-        body.begin(head, data)
-        answer.begin(data)
+        if self._early is not None:
+            write = self._early.go_on(answer, data)
+        else:
+            length = answer.fields.get(b"content-length")
+            headless = incoming.method == b"HEAD"
+            self._body = body = Body(client.transport, answer.framing, length, incoming.http_1_0, headless)
+            body.begin(report.answer_lines(self, answer, body.framing_line), data)
+            write = body.write
         incoming.drop_body()
         if client.write_paused:
             self.pause()
+        return write
 
-    def answer_complete(self) -> None:
-        """Settle; or ask another replica, if this one's error says that it did no work."""
-        answer, held = self._answer, self._held
-        if answer is None:
-            return
-        if held is not None:
-            kind = held.retry_as(answer.status)
-            if kind is not None:
-                self._attempt_failed(kind)
-                return
-            self._pass_on(answer, held)
-        elif self._body is None:
-            self._commit(answer, b"")
-        if self._body is not None:
+    def content_began(self) -> None:
+        """The first content has come: the prefill is over."""
+        if self.attempt is not None:
+            self.first_byte_s = self.plane.clock()
+            self.plane.first_byte(self.attempt.ticket, self.first_byte_s)
+
+    def attempt_completed(self, answer: Answer) -> None:
+        """End the answer, and settle."""
+        attempt = self.attempt
+        if self._early is not None:
+            self._early.end()
+        elif self._body is not None:
             self._body.end()
-        if self._paused and self._connection is not None:
-            self._connection.resume()  # it serves others now
-        if self.request is not None and self.request.shape == "responses" and self.ticket is not None:
-            self.plane.remember_response(answer.first, self.ticket.decision.replica)
+        if attempt is not None:
+            if self._paused:
+                attempt.resume()  # the connection serves others now
+            if self.request is not None and self.request.shape == "responses":
+                self.plane.remember_response(answer.first, attempt.ticket.decision.replica)
         self._end(answer.outcome())
-
-    def answer_lost(self, error: Exception | None, began: bool) -> None:
-        """Tell the client if it has part of the answer; otherwise try elsewhere."""
-        connection, ticket = self._connection, self.ticket
-        if self._body is not None:
-            self._die()
-        elif ticket is not None and connection is not None and connection.answers and not began:
-            self._connect(ticket)  # kept alive, and closed by the engine as we wrote: nobody's failure
-        else:
-            self._attempt_failed(OutcomeKind.RESET)
 
     # Ends
 
-    def _die(self) -> None:
+    def attempt_died(self, answer: Answer) -> None:
         """The replica was lost in the middle of its answer: tell the client, and cut."""
-        answer, body = self._answer, self._body
-        self.error = RouterError.UPSTREAM_DIED
+        self._cut(RouterError.UPSTREAM_DIED, answer)
+        if self.attempt is not None:
+            self.plane.observer.attempt_failed(self.attempt.ticket.decision.replica, OutcomeKind.DIED)
+        self._end(Outcome(OutcomeKind.DIED, self.status, answer.usage()))
+
+    def _cut(self, error: RouterError, answer: Answer) -> None:
+        self.error = error
         self.keep_alive = False
-        if answer is None or body is None or not answer.streams_events:
+        if self._early is not None:
+            self._early.cut(error_event(error, self.incoming.path), answer.between_events)
+        elif self._body is None or not answer.streams_events:
             self.client.transport.abort()
         else:
-            body.cut(error_event(self.error, self.incoming.path), answer.between_events)
-        if self.ticket is not None:
-            self.plane.observer.attempt_failed(self.ticket.decision.replica, OutcomeKind.DIED)
-        self._end(Outcome(OutcomeKind.DIED, self.status, answer.usage() if answer else Usage()))
+            self._body.cut(error_event(error, self.incoming.path), answer.between_events)
 
-    def fail(self, error: RouterError) -> None:
-        """Answer with an error of the router's own."""
+    def fail(self, error: RouterError, message: str | None = None, retry_after_s: float | None = None) -> None:
+        """Answer with an error of the router's own; `message` and `retry_after_s` where this case has its own."""
         self.error = error
-        if error.ends_connection:
+        if self._early is not None:
             self.keep_alive = False
-        answer = report.error_answer(error, self.incoming, self.request_id, self.keep_alive)
-        self.client.transport.write(answer)
+            self._early.cut(error_event(error, self.incoming.path, message), between_chunks=True)
+        else:
+            if error.ends_connection:
+                self.keep_alive = False
+            self.client.transport.write(report.error_answer(self, error, message, retry_after_s))
         self._end(None)
 
     def client_left(self) -> None:
         """The client closed its connection: so does the upstream, and the engine frees the request's blocks."""
-        if not self.response_complete:
-            self.disconnected = True
-            self._abandon()
-            self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status))
-
-    def _abandon(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.abandon()
+        if self.response_complete:
+            return
+        self.disconnected = True
+        if self._waiting is not None:
+            self.plane.room.leave(self._waiting)
+            self.queued_s = self.plane.clock() - self._waiting.since_s
+        if self.attempt is not None:
+            self.attempt.abandon()
+        self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status))
 
     def _settle(self, outcome: Outcome) -> None:
-        ticket, self.ticket = self.ticket, None
-        if ticket is not None:
-            self.plane.settle(ticket, outcome)
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None:
+            self.plane.settle(attempt.ticket, outcome)
 
     def _end(self, outcome: Outcome | None) -> None:
         record = report.record(self, outcome, self.plane.clock())
         if outcome is not None:
             self._settle(outcome)
         self.response_complete = True
-        self._connection = None
+        self.attempt = None
         self.incoming.drop_body()
         self.plane.active.discard(self)
         self.plane.observer.request_finished(record)
@@ -287,33 +268,55 @@ class Exchange:
     def pause(self) -> None:
         """The client does not take its bytes: stop reading from its replica."""
         self._paused = True
-        if self._connection is not None:
-            self._connection.pause()
+        if self.attempt is not None:
+            self.attempt.pause()
 
     def resume(self) -> None:
         """The client takes bytes again."""
         self._paused = False
-        if self._connection is not None:
-            self._connection.resume()
+        if self.attempt is not None:
+            self.attempt.resume()
 
-    def check_silence(self, now: float) -> None:
-        """End the exchange if its replica, or its client, has not moved a byte for too long."""
-        if self._connection is None or self.ticket is None:
+    def look(self, now: float) -> None:
+        """Look whether something has moved: end what is silent for too long, keep open what waits for its stream."""
+        attempt, limit_s = self.attempt, self.plane.limits.silence_timeout_s
+        if attempt is not None and attempt.sent:
+            health = attempt.ticket.replica.health
+            refusing = health.refusing_since_s is not None
+            if self._paused:
+                if attempt.silence.lasts(now, limit_s):
+                    self.client.transport.abort()
+                return
+            if attempt.silence.moved(now):
+                attempt.ticket.replica.heard_s = now
+            elif attempt.silence.lasts(now, limit_s, refusing):
+                self._fell_silent(attempt, refusing)
+                return
+            elif health.cause is Cause.SILENCE and not health.up and not attempt.passing and self.can_retry:
+                attempt.abandon()
+                self.attempt_failed(OutcomeKind.SILENT)
+        if not self.response_complete:
+            self._keep_open(now)
+
+    def _fell_silent(self, attempt: Attempt, refusing: bool) -> None:
+        if attempt.die():
             return
-        limit_s = self.plane.limits.silence_timeout_s
-        refusing = self.ticket.replica.health.refusing_since_s is not None
-        if self._paused:
-            if self._silence.lasts(now, limit_s):
-                self.client.transport.abort()
-        elif self._silence.lasts(now, limit_s, refusing):
-            self._fell_silent(refusing)
-
-    def _fell_silent(self, refusing: bool) -> None:
-        self._abandon()
-        if self._body is not None:
-            self._die()
-        elif refusing:
-            self._attempt_failed(OutcomeKind.RESET)
+        if refusing:
+            self.attempt_failed(OutcomeKind.RESET)
         else:
             self._settle(Outcome(OutcomeKind.RESET))
             self.fail(RouterError.UPSTREAM_SILENT)
+
+    def _keep_open(self, now: float) -> None:
+        """Write a comment to a stream that has not begun, where it has been silent for so long."""
+        interval_s = self.plane.limits.sse_keepalive_s
+        begun = self.attempt is not None and self.attempt.passing
+        if not interval_s or begun or self.request is None or not self.request.streaming:
+            return
+        if self._early is None:
+            if now - self.started_s < interval_s or self.incoming.http_1_0:
+                return
+            lines = report.own_lines(self.request_id, None)
+            path = self.incoming.path
+            self._early = EarlyStream(self.client.transport, path, lines, close=not self.keep_alive)
+        self._early.keep_open(now, interval_s)

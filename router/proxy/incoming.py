@@ -58,6 +58,10 @@ class Incoming:
             self.parts = [b"".join(self.parts)]
         return self.parts[0]
 
+    def replace_body(self, body: bytes) -> None:
+        """Send another body on than the one that came."""
+        self.parts, self.size_bytes = [body], len(body)
+
     def drop_body(self) -> None:
         """Give the body's memory back: nothing can be sent again."""
         self.parts = []

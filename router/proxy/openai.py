@@ -22,6 +22,9 @@ CANONICAL_BYTES = 1 << 16
 """A JSON string above this size is hashed as it is written, escapes and all: reading 8 MiB of them takes 10 ms, in
 which no stream moves. The same client writes the same text the same way in the next turn, which is what counts."""
 
+PRIORITY_HEADERS = (b"x-warmroute-priority", b"x-vllm-priority")
+"""The router's own, and vLLM's. Both win over the body's `priority`, as vLLM's does."""
+
 _STORED = scope_hash("stored-object")
 _NONE = Raw(b"null")
 
@@ -55,6 +58,7 @@ class _Body(msgspec.Struct):
     prompt_cache_key: Any = None
     conversation: Any = None
     previous_response_id: Any = None
+    priority: Any = None
 
 
 class _Named(msgspec.Struct):
@@ -67,12 +71,26 @@ class _Part(msgspec.Struct):
 
 
 _decode_body = msgspec.json.Decoder(_Body).decode
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 _decode_messages = msgspec.json.Decoder(list[_Message]).decode
 _decode_part = msgspec.json.Decoder(_Part).decode
 _decode_raws = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_ids = msgspec.json.Decoder(list[int]).decode
+
+
+def is_batch(urgency: str) -> bool:
+    """Tell whether a priority header asks for less than the usual: `batch`, or a number above 0 as vLLM has it."""
+    word = urgency.strip().lower()
+    return word == "batch" or (word.isdecimal() and int(word) > 0)
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """Return a JSON object with another `model`; every other field as it was written."""
+    fields = _decode_fields(body)
+    fields["model"] = Raw(msgspec.json.encode(model))
+    return msgspec.json.encode(fields)
 
 
 def stored_object_hash(object_id: str) -> int:
@@ -105,6 +123,7 @@ def read_request(path: str, body: bytes, session: str | None) -> RoutingRequest:
         None if hint is None else session_hash(scope_hash(fields.model), hint),
         explicit,
         stored_object_hash(previous) if isinstance(previous, str) else None,
+        isinstance(fields.priority, int) and fields.priority > 0,
     )
 
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from router.core.admission import Admission, Rules
 from router.core.fleet import Fleet
 from router.core.landmarks import Question, question
+from router.core.queue import Waiting
 from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Outcome, ReplicaId, RoutingRequest
 from router.ports import Observer, Store
 from router.proxy.feedback import response_id
-from router.proxy.openai import stored_object_hash
+from router.proxy.incoming import Incoming
+from router.proxy.openai import PRIORITY_HEADERS, is_batch, read_request, stored_object_hash, with_model
 from router.proxy.pool import Address, Pool
+from router.proxy.waiting_room import WaitingRoom
+
+LOGGER = logging.getLogger("warmroute.fleet")
 
 SWEEP_S = 0.5
 """How often silent exchanges and idle connections are looked for."""
@@ -25,8 +32,8 @@ SWEEP_S = 0.5
 class Active(Protocol):
     """A request under way."""
 
-    def check_silence(self, now: float) -> None:
-        """End it if nothing has moved for too long."""
+    def look(self, now: float) -> None:
+        """End it if nothing has moved for too long; keep it open while it waits."""
 
 
 class Idle(Protocol):
@@ -46,6 +53,8 @@ class Limits:
     silence_timeout_s: float = 300.0
     connect_timeout_s: float = 2.0
     upstream_idle_s: float = 4.0
+    sse_keepalive_s: float = 0.0
+    """Silence after which a stream that has not begun gets a comment; 0: none."""
 
 
 class Plane:
@@ -72,6 +81,10 @@ class Plane:
         self.session_headers = session_headers
         self.authorization = authorization
         self.clock = clock
+        self.aliases: dict[str, str] = {}
+        """Names that clients may use -> the models they stand for."""
+        self.admission = Admission(fleet, Rules(depth_s=0.0))
+        self.room = WaitingRoom(self.admission, self._counted_in, clock)
         self.pools: dict[ReplicaId, Pool] = {}
         self.active: set[Active] = set()
         self.idle: set[Idle] = set()
@@ -85,24 +98,46 @@ class Plane:
             return None
         return question(self.fleet, request)
 
+    def read(self, incoming: Incoming) -> RoutingRequest:
+        """Read what routing needs of a request. Where it names an alias, its body names the model from here on."""
+        session = incoming.first_of(self.session_headers)
+        request = read_request(incoming.path, incoming.body(), session)
+        if request.model in self.aliases:
+            incoming.replace_body(with_model(incoming.body(), self.aliases[request.model]))
+            request = read_request(incoming.path, incoming.body(), session)
+        urgency = incoming.first_of(PRIORITY_HEADERS)
+        return request if urgency is None else request._replace(batch=is_batch(urgency))
+
+    def admit(self, request: RoutingRequest, tenant: int) -> Ticket | Waiting:
+        """See `Admission.route`; one that has to wait is to be brought to the waiting room."""
+        found = self.admission.route(request, tenant, self.clock())
+        if isinstance(found, Ticket):
+            self._counted_in(found)
+        return found
+
     def route(self, request: RoutingRequest, excluded: list[ReplicaId]) -> Ticket:
         """See `Fleet.route`."""
         ticket = self.fleet.route(request, self.clock(), excluded)
+        self._counted_in(ticket)
+        return ticket
+
+    def _counted_in(self, ticket: Ticket) -> None:
         if self.store is not None:
             self.store.opened(ticket)
-        return ticket
 
     def first_byte(self, ticket: Ticket, now: float) -> None:
         """See `Fleet.first_byte`."""
         self.fleet.first_byte(ticket, now)
         if self.store is not None:
             self.store.first_byte(ticket)
+        self.room.released(ticket.replica.replica_id)
 
     def settle(self, ticket: Ticket, outcome: Outcome) -> None:
         """See `Fleet.settle`."""
         settlement = self.fleet.settle(ticket, outcome, self.clock())
         if self.store is not None:
             self.store.settled(ticket, settlement)
+        self.room.released(ticket.replica.replica_id)
 
     def remember_response(self, answer_start: bytes, replica_id: ReplicaId) -> None:
         """Note which replica stores the response that an answer begins to tell of, if it does."""
@@ -123,7 +158,7 @@ class Plane:
 
     def remove_replica(self, replica_id: ReplicaId) -> None:
         """Send nothing more to a replica; running exchanges end as they would."""
-        self.fleet.remove(replica_id)
+        self.fleet.remove(replica_id, self.clock())
         self.pools.pop(replica_id).close()
 
     async def sweep_forever(self) -> None:
@@ -131,14 +166,17 @@ class Plane:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = self.clock()
+            for replica in self.fleet.judge_silence(now):
+                LOGGER.warning("replica %s says nothing while others answer: it is left", replica.replica_id)
             for exchange in list(self.active):
-                exchange.check_silence(now)
+                exchange.look(now)
             for connection in list(self.idle):
                 connection.close_if_idle(now)
             for pool in self.pools.values():
                 pool.expire()
 
     def close(self) -> None:
-        """Close all idle upstream connections."""
+        """Close all idle upstream connections, and stop the queue's clock."""
+        self.room.close()
         for pool in self.pools.values():
             pool.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Protocol
 
+from router.core.fleet import Fleet
 from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, ReplicaId, RoutingRequest, Usage
 from router.ports import RequestRecord, Source
@@ -19,19 +21,32 @@ RETRY_SOON = b"retry-after: 1\r\n"
 """For an engine's 429 or 503 that does not say how long: as long as the router itself keeps new work away from it."""
 
 
+MAX_LISTED = 20
+"""Models named in an error; /v1/models has all of them."""
+
+MAX_NAME = 200
+"""Characters of an unknown model's name that are repeated to the client."""
+
+
 class Ended(Protocol):
     """What a record is made of."""
 
     incoming: Incoming
     request_id: bytes
     request: RoutingRequest | None
-    ticket: Ticket | None
     excluded: list[ReplicaId]
     recollected: bool
     started_s: float
     overhead_s: float
+    queued_s: float
     first_byte_s: float | None
+    keep_alive: bool
+    extra_lines: bytes
     error: RouterError | None
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """The last attempt's."""
 
     @property
     def status(self) -> int | None:
@@ -48,23 +63,35 @@ def own_lines(request_id: bytes, decision: Decision | None) -> bytes:
     )
 
 
-def answer_lines(request_id: bytes, decision: Decision | None, answer: Answer, framing: bytes, close: bool) -> bytes:
+def answer_lines(ended: Ended, answer: Answer, framing: bytes) -> bytes:
     """Return the head of a replica's answer as the client gets it."""
-    own = own_lines(request_id, decision)
+    ticket = ended.ticket
+    own = own_lines(ended.request_id, None if ticket is None else ticket.decision) + ended.extra_lines
     if answer.lacks_retry_after:
         own += RETRY_SOON
-    return answer_head(answer.status, answer.headers, framing, own, close=close)
+    return answer_head(answer.status, answer.headers, framing, own, close=not ended.keep_alive)
 
 
-def error_answer(error: RouterError, incoming: Incoming, request_id: bytes, keep_alive: bool) -> bytes:
+def error_answer(ended: Ended, error: RouterError, message: str | None, retry_after_s: float | None) -> bytes:
     """Return an answer of the router's own, head and body."""
-    body = error_body(error, incoming.path)
+    incoming = ended.incoming
+    body = error_body(error, incoming.path, message)
     headers: Headers = [(b"content-type", b"application/json")]
-    if error in RETRY_AFTER_S:
-        headers.append((b"retry-after", b"%d" % RETRY_AFTER_S[error]))
+    if retry_after_s is None:
+        retry_after_s = RETRY_AFTER_S.get(error)
+    if retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % max(1, ceil(retry_after_s))))
     framing = b"content-length: %d\r\n" % len(body)
-    head = answer_head(error.status, headers, framing, own_lines(request_id, None), close=not keep_alive)
+    own = own_lines(ended.request_id, None) + ended.extra_lines
+    head = answer_head(error.status, headers, framing, own, close=not ended.keep_alive)
     return head if incoming.method == b"HEAD" else head + body
+
+
+def unknown_model(model: str, fleet: Fleet) -> str:
+    """Return what to tell a client that asks for a model which no replica serves."""
+    served = sorted(frozenset().union(*(replica.models for replica in fleet)))
+    shown = ", ".join(served[:MAX_LISTED]) + (f" and {len(served) - MAX_LISTED} more" * (len(served) > MAX_LISTED))
+    return f"The model `{model[:MAX_NAME]}` does not exist. Models served here: {shown}."
 
 
 def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
@@ -84,6 +111,7 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         attempts=len(ended.excluded) + (ticket is not None),
         usage=Usage() if outcome is None else outcome.usage,
         overhead_s=ended.overhead_s,
+        queued_s=ended.queued_s,
         ttft_s=None if first is None else first - ended.started_s,
         total_s=now - ended.started_s,
         error=None if ended.error is None else ended.error.code,

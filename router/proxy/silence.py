@@ -22,9 +22,15 @@ class Silence:
         """Begin again: something has been sent."""
         self._seen, self._since_s = self.segments, now
 
+    def moved(self, now: float) -> bool:
+        """Tell whether something has come since this was last asked."""
+        if self.segments == self._seen:
+            return False
+        self._seen, self._since_s = self.segments, now
+        return True
+
     def lasts(self, now: float, limit_s: float, refusing: bool = False) -> bool:
         """Tell whether nothing has come for `limit_s`, or for `REFUSING_SILENCE_S` from a replica that refuses."""
-        if self.segments != self._seen:
-            self._seen, self._since_s = self.segments, now
+        if self.moved(now):
             return False
         return now - self._since_s >= (min(limit_s, REFUSING_SILENCE_S) if refusing else limit_s)

@@ -12,6 +12,7 @@ from router.core.types import (
     OutcomeKind,
     Reason,
     RoutingRequest,
+    UnknownModelError,
     Usage,
 )
 from tests.core.worlds import answered, chat, fleet_of
@@ -108,7 +109,7 @@ def test_failed_and_excluded_replicas_are_out_before_affinity() -> None:
     moved = answered(fleet, chat(*turns(2)), 1.1).decision
     assert (moved.reason, moved.home) == (Reason.FAILOVER, home)
     assert moved.replica != home
-    fleet[home].health.succeeded()
+    fleet[home].health.succeeded(1.2)
     followed = fleet.explain(chat(*turns(3)), 2.0)
     assert followed.replica == moved.replica  # the placement made on the fall-back path was learnt
 
@@ -149,7 +150,13 @@ def test_models_do_not_mix() -> None:
     for _ in range(4):
         assert fleet.route(chat(*turns(1), model="b"), 0.0).decision.replica == "r1"
     assert fleet["r0"].ledger.streams == 0
+    with pytest.raises(UnknownModelError):
+        fleet.explain(chat(*turns(1), model="nobody's"), 0.0)
+    fleet.forward_unknown = True
     assert fleet.explain(chat(*turns(1), model="nobody's"), 0.0).replica == "r0"  # for the engine's own 404
+    fleet["r1"].models = frozenset()
+    fleet.forward_unknown = False
+    assert fleet.explain(chat(*turns(1), model="nobody's"), 0.0).replica == "r1", "it has not said yet what it serves"
 
 
 def test_a_stored_object_is_found_where_it_is_stored() -> None:

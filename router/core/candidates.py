@@ -1,0 +1,59 @@
+"""Who may be asked: failed, draining and excluded replicas are out before affinity is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from router.core.health import State
+from router.core.replica import Replica
+from router.core.types import ReplicaId, UnknownModelError
+
+
+class Candidates(NamedTuple):
+    """The replicas that a request may be sent to."""
+
+    replicas: list[Replica]
+    last_resort: bool = False
+    """None of them is fit: a connection that is refused at once costs less than refusing everybody."""
+
+
+def candidates(
+    everyone: Collection[Replica],
+    model: str,
+    now: float,
+    excluded: Collection[ReplicaId],
+    forward_unknown: bool,
+    pinned: ReplicaId | None,
+) -> Candidates:
+    """Return the replicas that may be tried; none where the fleet is empty or wholly excluded.
+
+    `pinned` stores what the request names: it is asked even while it drains. A request without a model goes anywhere.
+    Raises UnknownModelError where all have said what they serve and none serves `model`, unless `forward_unknown`:
+    then any of them may answer for itself.
+    """
+    ready = [
+        replica
+        for replica in everyone
+        if (replica.health.up or replica.health.available(now))
+        and not replica.report.asleep
+        and (not replica.models or model in replica.models or not model)
+        and replica.replica_id not in excluded
+    ]
+    if pinned is not None:
+        ready += [r for r in everyone if r.replica_id == pinned and r.health.state is State.DRAINING and not excluded]
+    if ready:
+        return Candidates(ready)
+    serving = [replica for replica in everyone if replica.serves(model)]
+    if not serving:
+        if everyone and not forward_unknown:
+            raise UnknownModelError(model)
+        serving = list(everyone)
+    return _least_unfit([replica for replica in serving if replica.replica_id not in excluded])
+
+
+def _least_unfit(allowed: list[Replica]) -> Candidates:
+    """Rather one that drains than one that fails, rather one that fails than one that sleeps and never answers."""
+    awake = [replica for replica in allowed if not replica.report.asleep]
+    draining = [replica for replica in awake if replica.health.state is State.DRAINING and replica.health.cause is None]
+    return Candidates(draining or awake or allowed, last_resort=True)

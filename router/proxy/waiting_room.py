@@ -1,0 +1,91 @@
+"""Where requests wait for a replica that has room: the queue's clock, and the way back to whoever waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from router.core.admission import Admission
+from router.core.queue import Waiting
+from router.core.ticket import Ticket
+from router.core.types import ReplicaId
+
+TICK_S = 0.02
+"""How often the queue is looked at while somebody waits: room also opens when time passes and when other routers are
+done. A hundredth of what makes a request wait."""
+
+RECONSIDER_TICKS = 25
+"""Ticks between two looks at those that wait for one replica: twice a second."""
+
+
+class Held(Protocol):
+    """A request that waits."""
+
+    def go(self, ticket: Ticket) -> None:
+        """It is its turn; it is counted in already."""
+
+    def waited_too_long(self, wait_s: float) -> None:
+        """It has waited for as long as is allowed; `wait_s`: the predicted wait of one that comes now."""
+
+
+class WaitingRoom:
+    """All requests that wait in this router."""
+
+    def __init__(
+        self, admission: Admission, counted_in: Callable[[Ticket], None], clock: Callable[[], float]
+    ) -> None:
+        """`counted_in` is told of every request that is sent from here."""
+        self._admission = admission
+        self._counted_in = counted_in
+        self._clock = clock
+        self._held: dict[int, Held] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticks = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, waiting: Waiting, who: Held) -> None:
+        """Let somebody wait."""
+        self._held[waiting.number] = who
+        self._wind_up()
+
+    def leave(self, waiting: Waiting) -> None:
+        """Let somebody go whose client has gone."""
+        self._held.pop(waiting.number, None)
+        self._admission.leave(waiting)
+
+    def released(self, replica_id: ReplicaId) -> None:
+        """Look who may be sent: a replica may have room."""
+        if self._held:
+            self._send(self._admission.released(replica_id, self._clock()))
+
+    def _wind_up(self) -> None:
+        if self._timer is None and self._held:
+            self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._clock()
+        self._ticks += 1
+        self._send(self._admission.tick(now))
+        if self._ticks % RECONSIDER_TICKS == 0:
+            self._send(self._admission.reconsider(now))
+        for waiting in self._admission.overdue(now):
+            wait_s = self._admission.predicted_wait_s(waiting, now)
+            self._admission.leave(waiting)
+            self._held.pop(waiting.number).waited_too_long(wait_s)
+        self._wind_up()
+
+    def _send(self, sent: Iterable[tuple[Waiting, Ticket]]) -> None:
+        """Send requests, all counted in before the first goes: what that sets off must find the books in order."""
+        for waiting, ticket in list(sent):
+            self._counted_in(ticket)
+            self._held.pop(waiting.number).go(ticket)
+
+    def close(self) -> None:
+        """Stop the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
