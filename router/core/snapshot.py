@@ -176,21 +176,36 @@ def _packed(numbers: Iterable[int]) -> bytes:
 def restore(fleet: Fleet, snapshot: Snapshot, now: float) -> None:
     """Give a fleet that has just been built what another one had learnt.
 
-    Replicas that it does not have are left out, and so are homes there. Where its index is smaller than that of the
-    other one, the most recently used part is kept.
+    Replicas that it does not have, and homes there, are left to `restore_replica`. Where its index is smaller than that
+    of the other one, the most recently used part is kept.
     """
+    there = {kept.replica for kept in snapshot.replicas if kept.replica in fleet}
+    _restore_replicas(fleet, snapshot, there, now)
+    for links in snapshot.turns:
+        fleet.index.turns.put_links(_pairs(links))
+    for model, learnt in snapshot.sizes.items():
+        fleet.size_of(model).resume(*learnt)
+
+
+def restore_replica(fleet: Fleet, snapshot: Snapshot, replica_id: ReplicaId, now: float) -> None:
+    """Give a replica that came in after `restore` what was known of it."""
+    _restore_replicas(fleet, snapshot, {replica_id}, now)
+
+
+def _restore_replicas(fleet: Fleet, snapshot: Snapshot, wanted: set[ReplicaId], now: float) -> None:
     shift_ms = int(now * 1000) - snapshot.taken_ms
     for kept in snapshot.replicas:
-        replica = fleet.get(kept.replica)
-        if replica is not None:
+        if kept.replica in wanted:
+            replica = fleet[kept.replica]
             _fill(fleet.index, replica.mirror, kept, shift_ms)
             replica.observe(kept.report, foreign_tokens=0.0)
             replica.rate.resume(*kept.rate)
-    for links in snapshot.turns:
-        fleet.index.turns.put_links(_pairs(links))
-    _restore_homes(fleet, snapshot)
-    for model, learnt in snapshot.sizes.items():
-        fleet.size_of(model).resume(*learnt)
+    there = [kept.replica if kept.replica in wanted else None for kept in snapshot.replicas]
+    for links in snapshot.homes:
+        for key, place in _pairs(links):
+            home = there[place] if place < len(there) else None
+            if home is not None:
+                fleet.index.homes.put(key, home)
 
 
 def _fill(index: Index, mirror: Mirror, kept: KeptReplica, shift_ms: int) -> None:
@@ -226,12 +241,3 @@ def _unpacked(releases: Releases, stamps: list[int]) -> Iterator[Release]:
 
 def _pairs(links: Links) -> Iterator[tuple[int, int]]:
     return zip(_numbers(links.keys), _numbers(links.values), strict=True)
-
-
-def _restore_homes(fleet: Fleet, snapshot: Snapshot) -> None:
-    there = [kept.replica if kept.replica in fleet else None for kept in snapshot.replicas]
-    for links in snapshot.homes:
-        for key, place in _pairs(links):
-            home = there[place] if place < len(there) else None
-            if home is not None:
-                fleet.index.homes.put(key, home)

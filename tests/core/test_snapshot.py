@@ -9,7 +9,7 @@ from router.core.fleet import Fleet
 from router.core.latency import MIN_SAMPLES, PrefillRate, TokenSize
 from router.core.prompt import session_hash
 from router.core.residency import ENTRY_BYTES
-from router.core.snapshot import LAYOUT, Releases, Snapshot, restore, take, taking
+from router.core.snapshot import LAYOUT, Releases, Snapshot, restore, restore_replica, take, taking
 from router.core.types import EngineReport, Outcome, OutcomeKind, RoutingRequest, Usage
 from tests.core.worlds import SCOPE, answered, chat, fleet_of, prompt
 
@@ -52,6 +52,20 @@ def test_the_next_turn_is_predicted_as_the_fleet_before_would_have() -> None:
         assert (after.reason, after.replica) == ("warm", before.replica)
         assert (after.prompt_tokens, after.matched_tokens) == (before.prompt_tokens, before.matched_tokens)
         assert after.home == before.home
+
+
+def test_a_replica_that_is_found_later_is_remembered_too() -> None:
+    fleet = fleet_of(3)
+    for number in range(9):
+        answered(fleet, talk(number), now=number)
+    kept, heir = copied(take(fleet, 1_000.0)), Fleet()
+    restore(heir, kept, 5.0)
+    for name in ("r2", "r0", "r1"):
+        heir.add(name)
+        restore_replica(heir, kept, name, 6.0)
+    for number in range(9):
+        before, after = fleet.explain(talk(number, 2), 1_000.0), heir.explain(talk(number, 2), 7.0)
+        assert (after.reason, after.replica, after.home) == ("warm", before.replica, before.home)
 
 
 def test_answers_are_kept() -> None:
