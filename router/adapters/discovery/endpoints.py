@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
 from router.ports import Endpoint
@@ -14,21 +15,40 @@ MAX_RANKS = 1024
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_OPTIONS = ("model", "weight", "ranks")
+TRAITS = ("model", "weight", "ranks")
+"""Options that say what is known of a replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a person has written of a replica, or of all replicas of a source."""
+
+    models: tuple[str, ...] = ()
+    weight: float = 1.0
+    ranks: int | None = None
+    """Data-parallel ranks of each engine; None for an engine that is one replica."""
+
+    def __str__(self) -> str:
+        """As it stands behind a question mark; empty where there is nothing to say."""
+        options = [f"model={quote(model, safe='/:')}" for model in self.models]
+        options += [f"weight={self.weight:g}"] * (self.weight != 1.0)
+        return "&".join([*options, *([] if self.ranks is None else [f"ranks={self.ranks}"])])
+
+    def replicas(self, url: str) -> list[Endpoint]:
+        """Return the replicas of the engine there."""
+        return expand(Endpoint(url, models=self.models, weight=self.weight), self.ranks)
 
 
 def written_out(spec: str) -> str:
     """Return a replica in its one full spelling: lower case, port and options. ValueError says what is wrong."""
-    url, models, weight, ranks = _read(spec)
-    options = [f"model={quote(model, safe='/:')}" for model in models]
-    options += [f"weight={weight:g}"] * (weight != 1.0) + [f"ranks={ranks}"] * (ranks is not None)
-    return url + ("?" + "&".join(options) if options else "")
+    url, traits = _read(spec)
+    return f"{url}?{traits}" if str(traits) else url
 
 
 def endpoints(spec: str) -> list[Endpoint]:
     """Return the replicas that a text names: one, or one for each data-parallel rank. ValueError as `written_out`."""
-    url, models, weight, ranks = _read(spec)
-    return expand(Endpoint(url, models=models, weight=weight), ranks)
+    url, traits = _read(spec)
+    return traits.replicas(url)
 
 
 def expand(endpoint: Endpoint, ranks: int | None) -> list[Endpoint]:
@@ -38,22 +58,52 @@ def expand(endpoint: Endpoint, ranks: int | None) -> list[Endpoint]:
     return [endpoint.of_rank(rank) for rank in range(ranks)]
 
 
-def _read(spec: str) -> tuple[str, tuple[str, ...], float, int | None]:
-    url, _, query = spec.partition("?")
+def _read(spec: str) -> tuple[str, Traits]:
+    url, options = split_options(spec)
+    for name in options:
+        if name not in TRAITS:
+            raise ValueError(
+                f"{quoted(spec)} has the option {name!r}, which no replica has; there are {', '.join(TRAITS)}"
+            )
+    return replica_url(url), read_traits(options)
+
+
+def split_options(text: str) -> tuple[str, dict[str, list[str]]]:
+    """Return what stands before the question mark, and the options behind it in their order."""
+    place, _, query = text.partition("?")
     try:
-        options = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
-        raise ValueError(f"{spec!r}: what follows the ? must have the form name=value&name=value") from None
-    for name, _ in options:
-        if name not in _OPTIONS:
-            raise ValueError(f"{spec!r}: {name!r} is no option of a replica: {', '.join(_OPTIONS)}")
-    single = dict(options)
-    models = tuple(value for name, value in options if name == "model")
-    return replica_url(url), models, _weight(single), _ranks(single)
+        raise ValueError(f"{quoted(text)}: what follows the ? must have the form name=value&name=value") from None
+    options: dict[str, list[str]] = {}
+    for name, value in pairs:
+        options.setdefault(name, []).append(value)
+    return place, options
 
 
-def _weight(options: Mapping[str, str]) -> float:
-    text = options.get("weight", "1")
+def quoted(text: str) -> str:
+    """Return a text for a message, unless it may hold a password: one stands before an @."""
+    return "what has an @" if "@" in text else repr(text)
+
+
+def single(options: Mapping[str, list[str]], name: str) -> str | None:
+    """Return the one value of an option. ValueError where it stands twice."""
+    values = options.get(name, [])
+    if len(values) > 1:
+        raise ValueError(f"{name} is given twice")
+    return values[0] if values else None
+
+
+def read_traits(options: Mapping[str, list[str]]) -> Traits:
+    """Return what options say of a replica; those with other names are left alone. ValueError for a wrong value."""
+    models = tuple(model.strip() for model in options.get("model", ()))
+    if "" in models:
+        raise ValueError("model must have a name")
+    return Traits(models, read_weight(single(options, "weight") or "1"), read_ranks(single(options, "ranks")))
+
+
+def read_weight(text: str) -> float:
+    """Return a weight. ValueError for what is none."""
     try:
         return checked_weight(float(text))
     except ValueError:
@@ -67,11 +117,11 @@ def checked_weight(weight: float) -> float:
     return weight
 
 
-def _ranks(options: Mapping[str, str]) -> int | None:
-    text = options.get("ranks")
+def read_ranks(text: str | None) -> int | None:
+    """Return a number of data-parallel ranks; None for none. ValueError for what is no such number."""
     if text is None:
         return None
-    return checked_ranks(int(text) if text.isdecimal() else 0)
+    return checked_ranks(int(text) if text.isascii() and text.isdecimal() else 0)
 
 
 def checked_ranks(ranks: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from pydantic import SecretStr
 
+from router.adapters.discovery import description
 from router.adapters.discovery.endpoints import written_out
 from router.adapters.redis_store.address import parse
 
@@ -40,8 +41,8 @@ def replica_specs(specs: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def discoveries(sources: tuple[str, ...]) -> tuple[str, ...]:
-    """The sources as they are; ValueError for one that can't be understood or is given twice."""
-    return _without_repeats(sources)
+    """The sources as they are written out in full; ValueError for one that can't be understood or is given twice."""
+    return _without_repeats(str(description.parse(source)) for source in sources)
 
 
 def aliases(pairs: tuple[str, ...]) -> tuple[str, ...]:
