@@ -24,6 +24,8 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     model: str
     shape: str
     streaming: bool
+    batch: bool
+    """Nobody waits for the answer, as the client said."""
     status: int
     """Status sent to the client; 499 when it left before one was sent."""
     outcome: OutcomeKind | None

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from router.core.fleet import Fleet
+from router.core.health import State
 from router.core.types import OutcomeKind, ReplicaId
 from router.ports import RequestRecord
 
@@ -32,6 +33,10 @@ OVERHEAD_BUCKETS_S = (
 
 MAX_MODEL_LABELS = 64
 """Model names come from clients: beyond this many they share the label `other`."""
+
+
+GONE = "gone"
+"""Stands for replicas that left before their last request ended: a label set of their own would never go again."""
 
 
 class Histogram:
@@ -94,7 +99,7 @@ class FleetCollector(Collector):
         if record.source is not None:
             self._recalls[record.source] += 1
         decision = record.decision
-        replica = "" if decision is None else decision.replica
+        replica = "" if decision is None else self._replica_label(decision.replica)
         row = self._row(replica, self._model_label(record.model))
         row.requests[record.status] += 1
         if decision is None:
@@ -110,7 +115,7 @@ class FleetCollector(Collector):
 
     def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
         """Count a failed attempt."""
-        self._failures[replica, kind] += 1
+        self._failures[self._replica_label(replica), kind] += 1
 
     def forget(self, replica: ReplicaId) -> None:
         """Drop the label sets of a replica that left the fleet."""
@@ -124,6 +129,9 @@ class FleetCollector(Collector):
         if row is None:
             row = self._rows[replica, model] = Row()
         return row
+
+    def _replica_label(self, replica: ReplicaId) -> str:
+        return replica if replica in self._fleet else GONE
 
     def _model_label(self, model: str) -> str:
         if model in self._models:
@@ -145,6 +153,7 @@ class FleetCollector(Collector):
             [((), self._overhead)],
         )
         yield from self._replica_gauges()
+        yield self._states()
         yield from self._engine_gauges()
         yield GaugeMetricFamily("warmroute_index_bytes", "Memory of the index of prompts and sessions.",
                                 self._fleet.index.size_bytes)  # fmt: skip
@@ -197,13 +206,24 @@ class FleetCollector(Collector):
         for name, text, values in (
             ("inflight_requests", "Requests in flight.", [r.ledger.streams for r in fleet]),
             ("ledger_tokens", "Uncached tokens sent, not yet prefilled.", [r.ledger.uncached_tokens for r in fleet]),
-            ("replica_up", "1 while the last evidence of a replica was a success.", [int(r.health.up) for r in fleet]),
+            ("replica_up", "1 while a replica takes requests.", [int(r.health.up) for r in fleet]),
             ("replica_pressure_ratio", "Saturation, 0 idle to 1 full.", [r.pressure_ratio(now) for r in fleet]),
             ("prefill_tokens_per_second", "Learnt prefill rate.", [r.rate.tokens_per_s for r in fleet]),
             ("mirror_blocks", "Prompt blocks the replica is believed to hold.", [len(r.mirror) for r in fleet]),
         ):
             rows = (((replica.replica_id,), value) for replica, value in zip(fleet, values, strict=True))
             yield gauge_family(f"warmroute_{name}", text, ("replica",), rows)
+
+    def _states(self) -> Metric:
+        rows = (
+            ((replica.replica_id, state), float(replica.health.state is state))
+            for replica in self._fleet
+            for state in State
+            if state is not State.GONE
+        )
+        return gauge_family(
+            "warmroute_replica_state", "1 for the state that a replica is in.", ("replica", "state"), rows
+        )
 
     def _engine_gauges(self) -> Iterator[Metric]:
         for field, name, text in (

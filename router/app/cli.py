@@ -93,7 +93,7 @@ def check_config(
 
 
 @app.command()
-def sim(
+def sim(  # noqa: PLR0913, PLR0917 - one argument for each option
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="First port; 0 takes free ones.")] = 8000,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     replicas: Annotated[
@@ -115,6 +115,10 @@ def sim(
     stream_interval: Annotated[
         int, typer.Option(metavar="TOKENS", min=1, help="Tokens in each chunk of a stream.")
     ] = _ENGINE.stream_interval,
+    data_parallel: Annotated[
+        int,
+        typer.Option(metavar="RANKS", min=1, max=1024, help="Engines with caches of their own behind each port."),
+    ] = 1,
 ) -> int:
     """Run simulated vLLM replicas: no GPU, no model, vLLM's HTTP interface, caching and metrics."""
     from router.sim.server import SimOptions, run_sim
@@ -123,7 +127,8 @@ def sim(
         kv_tokens=kv_tokens, prefill_tokens_per_s=prefill_tokens_per_s, stream_interval=stream_interval
     )
     try:
-        run_sim(port, replicas, SimOptions(tuple(model or ["sim-model"]), engine, time_scale), host=host)
+        options = SimOptions(tuple(model or ["sim-model"]), engine, time_scale, data_parallel=data_parallel)
+        run_sim(port, replicas, options, host=host)
     except (OSError, OverflowError, ValueError) as error:
         raise ConfigError(f"can't run {replicas} replicas from {host}:{port}: {error}") from None
     return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from router.core.types import ReplicaId
 
 Model = dict[str, object]
@@ -10,7 +12,9 @@ Model = dict[str, object]
 class ModelList:
     """`GET /v1/models` of the whole fleet."""
 
-    def __init__(self) -> None:
+    def __init__(self, aliases: Mapping[str, str] | None = None) -> None:
+        self.aliases: Mapping[str, str] = aliases or {}
+        """Other names of models, by name. May be replaced at any time."""
         self._by_replica: dict[ReplicaId, list[Model]] = {}
 
     def update(self, replica: ReplicaId, models: list[Model]) -> frozenset[str]:
@@ -23,9 +27,15 @@ class ModelList:
         self._by_replica.pop(replica, None)
 
     def merged(self) -> dict[str, object]:
-        """Return all models in OpenAI's form, ordered by name, each as the first replica that serves it says."""
+        """Return all models in OpenAI's form, ordered by name, each as the first replica that serves it says.
+
+        An alias is listed while its model is: the model's own entry under another id, as vLLM lists further names that
+        it is told to serve a model under. A model of the same name hides it.
+        """
         found: dict[str, Model] = {}
         for models in self._by_replica.values():
             for model in models:
                 found.setdefault(str(model["id"]), model)
-        return {"object": "list", "data": [found[name] for name in sorted(found)]}
+        aliased = {alias: found[name] | {"id": alias} for alias, name in self.aliases.items() if name in found}
+        listed = aliased | found
+        return {"object": "list", "data": [listed[name] for name in sorted(listed)]}

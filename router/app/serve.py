@@ -16,6 +16,7 @@ import uvicorn
 
 from router.app.admin.api import admin_app
 from router.app.background import start_all
+from router.app.following import first_lists
 from router.app.keeping import save
 from router.app.public import public_app
 from router.app.settings.model import Settings
@@ -83,6 +84,7 @@ async def serve(
     start_all(house, lambda loop: tasks.add(asyncio.ensure_future(loop)))
     if house.store is not None:
         await house.store.tried()
+    await first_lists(house)
     admin = asyncio.create_task(admin_server.serve(sockets=[admin_socket]))
     try:
         await client_server.serve(sockets=[client_socket])

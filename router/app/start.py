@@ -52,7 +52,7 @@ def _announce(settings: Settings, client_socket: socket.socket, admin_sockets: S
         print(f"warmroute: admin    http://{_shown(admin_socket)}/docs", flush=True)
     if settings.redis is not None:
         print(f"warmroute: shares   {parse(settings.redis.get_secret_value())}", flush=True)
-    if not settings.replica:
+    if not settings.replica and not settings.discover:
         print("warmroute: no replica is configured: every request is answered 503", file=sys.stderr, flush=True)
 
 

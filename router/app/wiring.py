@@ -15,21 +15,26 @@ import xxhash
 
 from router.adapters.decision_log import DecisionLog
 from router.adapters.discovery.endpoints import endpoints
+from router.adapters.discovery.source import open_source
 from router.adapters.prometheus import FleetCollector
+from router.adapters.queue_metrics import QueueCollector
 from router.adapters.redis_store.address import parse
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import RequestLog
 from router.adapters.state_file import read
 from router.adapters.vllm_metrics import VllmProbe
+from router.adapters.warm_up_metrics import WarmUpCounts
 from router.app.models import ModelList
+from router.app.roster import STATIC, Roster
 from router.app.settings.model import Settings
+from router.app.warming import Warming
 from router.core.admission import Rules
 from router.core.fleet import Fleet
 from router.core.policy import POLICIES
-from router.core.snapshot import restore
+from router.core.snapshot import Snapshot, restore, restore_replica
 from router.core.types import OutcomeKind, ReplicaId
-from router.ports import Endpoint, EngineProbe, Observer, RequestRecord
+from router.ports import Discovery, Endpoint, EngineProbe, Observer, RequestRecord
 from router.proxy.plane import Limits, Plane
 from router.proxy.pool import Address
 
@@ -65,12 +70,21 @@ class House:
     models: ModelList
     decisions: DecisionLog
     metrics: FleetCollector
+    queue_metrics: QueueCollector
     client: httpx.AsyncClient
     request_log: RequestLog | None
     store: RedisStore | None
     """What is shared with other routers; None for a router on its own."""
     salt: bytes
     """Key of the replicas' ids."""
+    roster: Roster
+    """Which replicas there are to be; `following.follow` makes the fleet so."""
+    sources: tuple[Discovery, ...]
+    """Where replicas are found, in the order of the settings."""
+    warming: Warming | None
+    """Warms replicas up that come in cold; None: nothing does."""
+    remembered: Snapshot | None = None
+    """What was known before the start, while replicas may still be found that it tells of."""
 
     async def close(self) -> None:
         """Give everything back; when nothing uses it any more."""
@@ -88,24 +102,52 @@ def build(settings: Settings) -> House:
     tie_seed = 0 if settings.redis is None else int(router, 16)
     fleet = Fleet(POLICIES[settings.policy], int(settings.index_bytes), settings.prefill_tokens_per_s, tie_seed)
     metrics, decisions = FleetCollector(fleet, time.monotonic), DecisionLog()
-    observers: list[Observer] = [metrics, decisions]
     request_log = RequestLog(sys.stderr.buffer) if settings.log_requests else None
-    if request_log is not None:
-        observers.append(request_log)
-    authorization = _authorization(settings)
     store = _store(settings, fleet, router)
-    plane = Plane(fleet, Observers(*observers), _limits(settings), _session_headers(settings), authorization, store)
-    client = _control_client(settings, authorization)
+    plane = Plane(fleet, _limits(settings), _authorization(settings), store)
+    queue_metrics = QueueCollector(plane.admission.queue)
+    plane.observer = Observers(metrics, decisions, queue_metrics, *([request_log] if request_log else []))
+    client = _control_client(settings, plane.authorization)
     saved = None if settings.state_file is None else read(settings.state_file)
     salt = store.replica_salt if store else saved.salt if saved else secrets.token_bytes(16)
-    house = House(settings, fleet, plane, {}, {}, ModelList(), decisions, metrics, client, request_log, store, salt)
+    sources = tuple(open_source(text, settings.discover_interval_s) for text in settings.discover)
+    orders = None if store is None else store.ordering.orders
+    found: dict[ReplicaId, Endpoint] = {}
+    house = House(
+        settings=settings,
+        fleet=fleet,
+        plane=plane,
+        probes={},
+        endpoints=found,
+        models=ModelList(),
+        decisions=decisions,
+        metrics=metrics,
+        queue_metrics=queue_metrics,
+        client=client,
+        request_log=request_log,
+        store=store,
+        salt=salt,
+        roster=Roster(functools.partial(replica_id_of, salt), [source.name for source in sources], orders),
+        sources=sources,
+        warming=_warming(settings, plane, client, found),
+    )
     configure(house, settings)
-    for spec in settings.replica:
-        for endpoint in endpoints(spec):
-            add_replica(house, endpoint)
+    for member in house.roster.members().values():
+        add_replica(house, member.endpoint)
     if saved is not None:
         restore(fleet, saved.snapshot, plane.clock())
+        house.remembered = saved.snapshot if sources else None
     return house
+
+
+def _warming(
+    settings: Settings, plane: Plane, client: httpx.AsyncClient, found: dict[ReplicaId, Endpoint]
+) -> Warming | None:
+    if not settings.warm_up_tokens:
+        return None
+    warming = Warming(plane, client, found, settings.warm_up_tokens, WarmUpCounts())
+    plane.opening_seen = warming.opening_seen
+    return warming
 
 
 def add_replica(house: House, endpoint: Endpoint) -> ReplicaId:
@@ -119,6 +161,8 @@ def add_replica(house: House, endpoint: Endpoint) -> ReplicaId:
     replica = house.plane.add_replica(replica_id, Address(parts.hostname or "", port, tls), endpoint.rank)
     house.fleet.weigh(replica_id, endpoint.weight)
     replica.models = frozenset(endpoint.models)
+    if house.remembered is not None:
+        restore_replica(house.fleet, house.remembered, replica_id, house.plane.clock())
     return replica_id
 
 
@@ -127,6 +171,8 @@ def remove_replica(house: House, replica_id: ReplicaId) -> None:
     house.plane.remove_replica(replica_id)
     house.metrics.forget(replica_id)
     house.models.forget(replica_id)
+    if house.warming is not None:
+        house.warming.forget(replica_id)
     del house.probes[replica_id], house.endpoints[replica_id]
 
 
@@ -177,7 +223,8 @@ def configure(house: House, settings: Settings) -> None:
     plane.limits = _limits(settings)
     plane.admission.rules = _rules(settings)
     plane.session_headers = _session_headers(settings)
-    plane.aliases = aliases_of(settings)
+    plane.aliases = house.models.aliases = aliases_of(settings)
+    house.roster.put(STATIC, [endpoint for spec in settings.replica for endpoint in endpoints(spec)])
     house.fleet.forward_unknown = settings.unknown_model == "forward"
     care.probe_failures, care.slow_start_s = settings.health_failures, settings.slow_start_s
 

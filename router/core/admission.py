@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from router.core.fleet import Fleet
-from router.core.queue import Place, Priority, Queue, Waiting
-from router.core.replica import Replica
+from router.core.health import State
+from router.core.queue import Owner, Place, Priority, Queue, Waiting
+from router.core.replica import Replica, nothing_held
 from router.core.ticket import Ticket
 from router.core.types import Decision, NoReplicaError, ReplicaId, RoutingRequest, UnknownModelError
 
@@ -16,7 +18,13 @@ TRIES = 4
 streams."""
 
 RETRIES = 32
-"""Requests that are decided anew at each `reconsider`, the oldest first: it may have become cheaper to go elsewhere."""
+"""Requests that are decided anew at each `reconsider`, in turn: it may have become cheaper to go elsewhere."""
+
+MOVES = 16
+"""Requests whose replica takes nothing any more that are decided anew at each `tick`: 800 a second."""
+
+NO_ROOM_S = -1.0
+"""A depth that every replica is above."""
 
 
 @dataclass(slots=True)
@@ -28,6 +36,11 @@ class Rules:
     max_wait_s: float = 60.0
     max_requests: int = 4096
     max_bytes: int = 256 << 20
+
+    @property
+    def room_s(self) -> float:
+        """What a replica may have ahead and be sent one more."""
+        return self.depth_s or float("inf")
 
 
 class QueueFullError(Exception):
@@ -46,45 +59,105 @@ class Admission:
         self.rules = rules
         self.queue = Queue()
         self._sequence = 0
+        self._looked_at = 0
+        self._displaced: list[Waiting] = []
 
     def route(self, request: RoutingRequest, tenant: int, now: float) -> Ticket | Waiting:
         """Route a request, or let it wait.
 
         Raises as `Fleet.route`, and QueueFullError.
         """
-        depth_s = self.rules.depth_s
-        if not depth_s:
+        if not self.rules.depth_s:
             return self._fleet.route(request, now)
-        found = self._fleet.route_within(request, now, depth_s)
-        return found if isinstance(found, Ticket) else self._hold(request, tenant, found, now)
-
-    def _hold(self, request: RoutingRequest, tenant: int, decision: Decision, now: float) -> Waiting:
         self._sequence += 1
         priority = Priority.BATCH if request.batch else Priority.INTERACTIVE
-        waiting = Waiting(self._sequence, request, priority, tenant, request.body_bytes, now)
-        rules, queue = self.rules, self.queue
-        queue.put(waiting, *_place(request, decision))
+        newcomer = Waiting(self._sequence, request, Owner(priority, tenant), now)
+        found = self._decide_behind_others(newcomer, now)
+        if isinstance(found, Decision):
+            self._hold(newcomer, found, now)
+            return newcomer
+        return found
+
+    def _decide_behind_others(self, newcomer: Waiting, now: float) -> Ticket | Decision:
+        """Decide on a newcomer: where somebody waits already for the room that there is, it waits too."""
+        if self.queue:
+            found = self._decide(newcomer, now, NO_ROOM_S)
+            if isinstance(found, Ticket) or self._places(self._fleet[found.replica]):
+                return found
+        return self._decide(newcomer, now, self.rules.depth_s)
+
+    def _decide(self, waiting: Waiting, now: float, room_s: float) -> Ticket | Decision:
+        """Route a request within `room_s`. What waits before it for one replica is part of that replica's price.
+
+        Without that a busy home would look as busy as its room allows, however many wait for it.
+        """
+        queued = self.queue.ahead_by_replica(waiting) if self.queue else {}
+        fleet = self._fleet
+        for replica_id, ahead_s in queued.items():
+            if replica_id in fleet:
+                fleet[replica_id].held_s = ahead_s
+        try:
+            return fleet.route_within(waiting.request, now, room_s)
+        finally:
+            for replica_id in queued:
+                if replica_id in fleet:
+                    fleet[replica_id].held_s = nothing_held
+
+    def _hold(self, waiting: Waiting, decision: Decision, now: float) -> None:
+        self.queue.put(waiting, *self._place(waiting.request, decision, now))
         wait_s = self.predicted_wait_s(waiting, now)
-        if wait_s > rules.max_wait_s or len(queue) > rules.max_requests or queue.bytes > rules.max_bytes:
-            queue.leave(waiting, sent=False)
+        if wait_s > self.rules.max_wait_s or not self._has_room_for(waiting):
+            self.queue.leave(waiting)
             raise QueueFullError(wait_s)
-        return waiting
+
+    def _has_room_for(self, newcomer: Waiting) -> bool:
+        """Tell whether it may stay, once others have gone that should rather go."""
+        queue, rules = self.queue, self.rules
+        displaced: list[Waiting] = []
+        while len(queue) > rules.max_requests or queue.bytes > rules.max_bytes:
+            other = queue.rather_than(newcomer, by_bytes=queue.bytes > rules.max_bytes)
+            if other is None:
+                break
+            displaced.append(other)
+            queue.leave(other)
+        self._displaced += displaced
+        return len(queue) <= rules.max_requests and queue.bytes <= rules.max_bytes
+
+    def _place(self, request: RoutingRequest, decision: Decision, now: float) -> tuple[Place, float]:
+        """Return what a request waits for, and its work there, in seconds.
+
+        One with a history waits for the replica that was chosen by it, and so does one that prefers that to others with
+        room; a new one for whichever has room first.
+        """
+        score = next(score for score in decision.scores if score.replica == decision.replica)
+        bound = decision.home is not None or request.stored is not None
+        bound = bound or any(self._fleet[s.replica].queue_s(now) <= self.rules.room_s for s in decision.scores)
+        return Place(decision.replica if bound else None, request.model), score.own_s
 
     def predicted_wait_s(self, waiting: Waiting, now: float) -> float:
         """Predict how long a request in the queue will still wait.
 
-        Work ahead of it, spread over the replicas that serve its model, and what the one it waits for has ahead beyond
-        the depth. Speeds are learnt under load, so what slows engines down (decoding, full memory) is in them.
+        The work ahead of it: of what waits for its replica all, of what waits for any its share; and what its replica
+        has ahead beyond the depth. Speeds are learnt under load, so what slows engines down (decoding, full memory) is
+        in them.
         """
-        servers = [replica for replica in self._fleet if replica.serves(waiting.place.model) and replica.health.up]
-        count = max(1, len(servers))
-        waits = [r.queue_s(now) for r in servers if waiting.place.replica in (None, r.replica_id)]
-        own_s = max(0.0, min(waits, default=0.0) - self.rules.depth_s)
-        return own_s + self.queue.ahead_s(waiting) / count
+        home, model = waiting.place
+        servers = {r.replica_id: r for r in self._fleet if r.serves(model) and r.health.up}
+        each = 1 / max(1, len(servers))
+
+        def share(place: Place) -> float:
+            if place.replica is None:
+                return each if any(replica.serves(place.model) for replica in servers.values()) else 0.0
+            if home is not None:
+                return float(place.replica == home)
+            return each if place.replica in servers else 0.0
+
+        waits = [replica.queue_s(now) for replica in servers.values() if home in (None, replica.replica_id)]
+        return max(0.0, min(waits, default=0.0) - self.rules.depth_s) + self.queue.ahead_s(waiting, share)
 
     def leave(self, waiting: Waiting) -> None:
-        """Let a request go whose client has gone."""
-        self.queue.leave(waiting, sent=False)
+        """Let a request go whose client has gone, or has been told to go."""
+        self.queue.leave(waiting)
 
     def released(self, replica_id: ReplicaId, now: float) -> Iterator[tuple[Waiting, Ticket]]:
         """Send what may be sent now that a replica may have room."""
@@ -97,69 +170,99 @@ class Admission:
         for replica in list(self._fleet):
             if self.queue:
                 yield from self._fill(replica, now)
+        for place in self.queue.places:
+            home = None if place.replica is None else self._fleet.get(place.replica)
+            if place.replica is not None and not (home and home.serves(place.model) and _is_fit(home, now)):
+                yield from self._clear(place, now)
 
     def reconsider(self, now: float) -> Iterator[tuple[Waiting, Ticket]]:
-        """Decide anew for those that wait longest: their replica may be gone, or another one cheaper by now."""
-        for waiting in [waiting for _, waiting in zip(range(RETRIES), self.queue, strict=False)]:
-            ticket = self._try(waiting, now)
-            if ticket is None:
-                self.queue.put(waiting, waiting.place, waiting.work_s)
-            else:
-                yield waiting, ticket
+        """Decide anew for some of those that wait, one after the other: another replica may be cheaper by now."""
+        for waiting in self._next_to_look_at():
+            self._looked_at = waiting.number
+            if self._anybody_serves(waiting.request.model, now):
+                self.queue.take(waiting)
+                yield from self._try_all([waiting], now)
+
+    def _next_to_look_at(self) -> list[Waiting]:
+        later = [waiting for waiting in self.queue if waiting.number > self._looked_at]
+        return (later or list(self.queue))[:RETRIES]
 
     def overdue(self, now: float) -> list[Waiting]:
-        """Return those that have waited for as long as is allowed."""
+        """Return those that have waited for as long as is allowed, and those that had to make room for others.
+
+        Whoever asks lets them `leave`, and tells them.
+        """
         limit_s = now - self.rules.max_wait_s
-        late: list[Waiting] = []
+        late, self._displaced = self._displaced, []
         for waiting in self.queue:
             if waiting.since_s > limit_s:
                 break
             late.append(waiting)
         return late
 
+    def unserved(self) -> list[Waiting]:
+        """Return those whose model no replica serves any more. Whoever asks lets them `leave`, and tells them."""
+        if not len(self._fleet) or self._fleet.forward_unknown:
+            return []
+        models = {place.model for place in self.queue.places}
+        gone = {model for model in models if not any(replica.serves(model) for replica in self._fleet)}
+        return [waiting for waiting in self.queue if waiting.request.model in gone] if gone else []
+
     def _fill(self, replica: Replica, now: float) -> Iterator[tuple[Waiting, Ticket]]:
-        passed_over: list[Waiting] = []
-        for _ in range(TRIES):
-            if replica.queue_s(now) > self.rules.depth_s or not replica.health.available(now):
-                break
-            waiting = self.queue.take_next(self._places(replica))
-            if waiting is None:
-                break
-            ticket = self._try(waiting, now)
-            if ticket is None:
-                passed_over.append(waiting)
+        """Send those whose turn it is to a replica, as long as it has room."""
+        places = self._places(replica)
+
+        def turns() -> Iterator[Waiting]:
+            for _ in range(TRIES):
+                if not _is_fit(replica, now) or replica.queue_s(now) > self.rules.room_s:
+                    return
+                waiting = self.queue.take_next(replica.replica_id, places)
+                if waiting is None:
+                    return
+                yield waiting
+
+        return self._try_all(turns(), now)
+
+    def _clear(self, place: Place, now: float) -> Iterator[tuple[Waiting, Ticket]]:
+        """Let some of those go elsewhere whose replica takes nothing, or is gone."""
+        if not self._anybody_serves(place.model, now):
+            return
+        owner = place.replica or ""
+        turns = iter(lambda: self.queue.take_next(owner, [place]), None)
+        yield from self._try_all(islice(turns, MOVES), now)
+
+    def _try_all(self, waiting: Iterable[Waiting], now: float) -> Iterator[tuple[Waiting, Ticket]]:
+        """Send those whose replica, decided on anew, has room; all others wait on."""
+        waits_on: list[tuple[Waiting, Place, float]] = []
+        for one in waiting:
+            try:
+                found = self._decide(one, now, self.rules.room_s)
+            except (NoReplicaError, UnknownModelError):
+                waits_on.append((one, one.place, one.work_s))
+                continue
+            if isinstance(found, Decision):
+                waits_on.append((one, *self._place(one.request, found, now)))
             else:
-                yield waiting, ticket
-        for waiting in passed_over:
-            self.queue.put(waiting, waiting.place, waiting.work_s)
+                self.queue.leave(one, found.decision.replica)
+                yield one, found
+        for one, place, work_s in waits_on:
+            self.queue.put(one, place, work_s)
 
     def _places(self, replica: Replica) -> list[Place]:
-        return [place for place in self.queue.places if _is_for(place, replica)]
+        """Return the places that a replica serves."""
+        own = (None, replica.replica_id)
+        return [place for place in self.queue.places if place.replica in own and replica.serves(place.model)]
 
-    def _try(self, waiting: Waiting, now: float) -> Ticket | None:
-        """Send a request if the replica that it should go to now has room; otherwise let it wait for that one."""
-        try:
-            found = self._fleet.route_within(waiting.request, now, self.rules.depth_s)
-        except (NoReplicaError, UnknownModelError):
-            return None
-        if isinstance(found, Decision):
-            waiting.place, waiting.work_s = _place(waiting.request, found)
-            return None
-        self.queue.leave(waiting, sent=True)
-        return found
+    def _anybody_serves(self, model: str, now: float) -> bool:
+        """Tell whether to decide anew is of use: while nobody is fit it is better to wait than to be a last resort's.
 
-
-def _is_for(place: Place, replica: Replica) -> bool:
-    if place.replica is not None:
-        return place.replica == replica.replica_id
-    return replica.serves(place.model)
+        One that drains still works, if there is no other.
+        """
+        return any(
+            replica.serves(model) and (_is_fit(replica, now) or replica.health.state is State.DRAINING)
+            for replica in self._fleet
+        )
 
 
-def _place(request: RoutingRequest, decision: Decision) -> tuple[Place, float]:
-    """Return what a request waits for, and its work there, in seconds.
-
-    One with a history there waits for that replica; a new one for whichever has room first.
-    """
-    score = next(score for score in decision.scores if score.replica == decision.replica)
-    home = decision.replica if decision.home == decision.replica or request.stored is not None else None
-    return Place(home, request.model), score.own_s
+def _is_fit(replica: Replica, now: float) -> bool:
+    return replica.health.available(now) and not replica.report.asleep

@@ -32,7 +32,21 @@ def candidates(
     Raises UnknownModelError where all have said what they serve and none serves `model`, unless `forward_unknown`:
     then any of them may answer for itself.
     """
-    ready = [
+    ready = _fit(everyone, model, now, excluded)
+    if pinned is not None:
+        ready += [r for r in everyone if r.replica_id == pinned and r.health.state is State.DRAINING and not excluded]
+    if ready:
+        return Candidates(ready)
+    serving = [replica for replica in everyone if replica.serves(model)]
+    if serving or not everyone:
+        return _least_unfit([replica for replica in serving if replica.replica_id not in excluded])
+    if not forward_unknown:
+        raise UnknownModelError(model)
+    return candidates(everyone, "", now, excluded, forward_unknown, None)
+
+
+def _fit(everyone: Collection[Replica], model: str, now: float, excluded: Collection[ReplicaId]) -> list[Replica]:
+    return [
         replica
         for replica in everyone
         if (replica.health.up or replica.health.available(now))
@@ -40,16 +54,6 @@ def candidates(
         and (not replica.models or model in replica.models or not model)
         and replica.replica_id not in excluded
     ]
-    if pinned is not None:
-        ready += [r for r in everyone if r.replica_id == pinned and r.health.state is State.DRAINING and not excluded]
-    if ready:
-        return Candidates(ready)
-    serving = [replica for replica in everyone if replica.serves(model)]
-    if not serving:
-        if everyone and not forward_unknown:
-            raise UnknownModelError(model)
-        serving = list(everyone)
-    return _least_unfit([replica for replica in serving if replica.replica_id not in excluded])
 
 
 def _least_unfit(allowed: list[Replica]) -> Candidates:

@@ -7,7 +7,7 @@ for a while: a router that was away must not bring back what was ended meanwhile
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import msgspec
@@ -121,11 +121,14 @@ class Orders:
                 changed = True
         return changed
 
-    def tidy(self, now_ms: int, present: Collection[ReplicaId]) -> None:
-        """Drop old orders that are of no effect, and renew old ones that are. `present`: the fleet's replicas."""
+    def tidy(self, now_ms: int, is_present: Callable[[ReplicaId], bool]) -> None:
+        """Drop old orders that are of no effect, and renew old ones that are.
+
+        `is_present` tells whether the fleet has a replica.
+        """
         for about, order in list(self._orders.items()):
             age_ms = now_ms - order.stamp_ms
-            in_effect = order.holds and (order.kind is Kind.REPLICA or order.name in present)
+            in_effect = order.holds and (order.kind is Kind.REPLICA or is_present(order.name))
             if in_effect and age_ms > RENEW_MS:
                 self._orders[about] = msgspec.structs.replace(order, stamp_ms=now_ms - RENEWED_AGO_MS)
             elif not in_effect and age_ms > KEEP_MS:

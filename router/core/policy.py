@@ -65,8 +65,8 @@ def affinity(ask: Ask) -> list[Score]:
     matches = zip(ask.matched_blocks, ask.matched_tokens, shares, strict=True)
     for replica, (blocks, matched, share) in zip(ask.candidates, matches, strict=True):
         rate = replica.rate.tokens_per_s
-        queue_s = replica.priced_queue_s(now)
         own_s = (prompt_tokens - matched) / rate
+        queue_s = replica.priced_queue_s(now, own_s)
         balance_s = (OWN_WEIGHT - 1.0) * own_s + OWN_WEIGHT * prompt_tokens * share / rate
         total_s = queue_s + own_s + balance_s
         scores.append(Score(replica.replica_id, total_s, queue_s, own_s, balance_s, blocks, matched))

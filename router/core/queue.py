@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
-from heapq import heappop, heappush
-from typing import Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple
 
+from router.core.shares import Shares
 from router.core.types import ReplicaId, RoutingRequest
 
 AGEING = 0.3
@@ -15,8 +18,6 @@ the longest wait for ever, in order of arrival everybody waits for them."""
 
 LEAST_WORK_S = 0.01
 """A request costs its engine this much at the least, cached to the last token or not: a step or two."""
-
-K = TypeVar("K")
 
 
 class Priority(IntEnum):
@@ -33,88 +34,178 @@ WEIGHTS = {Priority.INTERACTIVE: 10.0, Priority.BATCH: 1.0}
 
 
 class Place(NamedTuple):
-    """What a request waits for: one replica that holds its history, or any that serves its model."""
+    """What a request waits for: one replica, or any that serves its model."""
 
     replica: ReplicaId | None
     model: str
 
 
+class Owner(NamedTuple):
+    """Whose requests share a line."""
+
+    priority: Priority
+    tenant: int
+
+
+Rank = tuple[float, int]
+"""Work less the credit for waiting, but for a term that is the same for all at any moment; then order of arrival."""
+
+
 class Waiting:
     """A request that waits. What it costs and where it should go may change meanwhile."""
 
-    __slots__ = ("body_bytes", "number", "place", "priority", "request", "serial", "since_s", "tenant", "work_s")
+    __slots__ = ("body_bytes", "in_line", "number", "owner", "place", "request", "since_s", "work_s")
 
-    def __init__(
-        self, number: int, request: RoutingRequest, priority: Priority, tenant: int, body_bytes: int, now: float
-    ) -> None:
+    def __init__(self, number: int, request: RoutingRequest, owner: Owner, now: float) -> None:
         self.number = number
+        """Grows from request to request."""
         self.request = request
-        self.priority = priority
-        self.tenant = tenant
-        self.body_bytes = body_bytes
+        self.owner = owner
+        self.body_bytes = request.body_bytes
         self.since_s = now
         self.work_s = 0.0
         """Prefill seconds at the replica that it should go to."""
         self.place = Place(None, request.model)
-        self.serial = 0
-        """Which of its entries in the lines counts: the last one, until it is taken or gone."""
+        self.in_line = False
 
     @property
-    def rank(self) -> float:
-        """Work less the credit for waiting, but for a term that is the same for all at any moment: lowest first."""
-        return self.work_s + AGEING * self.since_s
+    def rank(self) -> Rank:
+        """Its order in its line, lowest first."""
+        return self.rank_with(self.work_s)
+
+    def rank_with(self, work_s: float) -> Rank:
+        """Return what its rank would be with so much work."""
+        return work_s + AGEING * self.since_s, self.number
 
 
-class Shares(Generic[K]):
-    """Who has had how much: weighted fair queueing by virtual time.
+class Line:
+    """Those of one owner that wait for one place, lowest rank first."""
 
-    Whoever has had the least of its share is next; one that has been away does not bring along what it did not use.
-    """
+    __slots__ = ("_ranks", "_waiting", "_works_s", "bytes")
 
     def __init__(self) -> None:
-        self._virtual_s: dict[K, float] = {}
-        self._members: dict[K, int] = {}
+        self._ranks: list[Rank] = []
+        self._waiting: list[Waiting] = []
+        self._works_s: list[float] = []
+        self.bytes = 0
 
-    def __contains__(self, key: K) -> bool:
-        return key in self._members
+    def __len__(self) -> int:
+        return len(self._ranks)
 
-    def enter(self, key: K) -> None:
-        """One more waits for `key`."""
-        if key not in self._members:
-            self._virtual_s[key] = min(self._virtual_s.values(), default=0.0)
-            self._members[key] = 0
-        self._members[key] += 1
+    @property
+    def first(self) -> Waiting:
+        """The next one."""
+        return self._waiting[0]
 
-    def leave(self, key: K) -> None:
-        """One less waits."""
-        self._members[key] -= 1
-        if not self._members[key]:
-            del self._members[key], self._virtual_s[key]
+    @property
+    def first_rank(self) -> Rank:
+        """That one's."""
+        return self._ranks[0]
 
-    def charge(self, key: K, work: float) -> None:
-        """Count work done for `key`, by its weight."""
-        if key in self._virtual_s:
-            self._virtual_s[key] += work
+    @property
+    def last(self) -> Waiting:
+        """The one whose turn comes last."""
+        return self._waiting[-1]
 
-    def had(self, key: K) -> float:
-        """Return what `key` has had, comparable with others'."""
-        return self._virtual_s[key]
+    def add(self, waiting: Waiting) -> None:
+        """Put one in its order."""
+        rank = waiting.rank
+        at = bisect_left(self._ranks, rank)
+        self._ranks.insert(at, rank)
+        self._waiting.insert(at, waiting)
+        self._works_s.insert(at, waiting.work_s)
+        self.bytes += waiting.body_bytes
+
+    def remove(self, waiting: Waiting) -> None:
+        """Take one out that is in it."""
+        at = bisect_left(self._ranks, waiting.rank)
+        del self._ranks[at], self._waiting[at], self._works_s[at]
+        self.bytes -= waiting.body_bytes
+
+    def before_s(self, rank: Rank) -> float:
+        """Return the work of those below a rank."""
+        return sum(self._works_s[: bisect_left(self._ranks, rank)])
+
+    @property
+    def work_s(self) -> float:
+        """The work of all."""
+        return sum(self._works_s)
 
 
-Entry = tuple[float, int, int, Waiting]
-"""Rank, number and serial of a request, and itself."""
+class Account:
+    """What one replica's work went to."""
 
-Rank = tuple[float, float, float, int]
+    __slots__ = ("_priorities", "_tenants")
+
+    def __init__(self) -> None:
+        self._priorities: Shares[Priority] = Shares()
+        self._tenants: dict[Priority, Shares[int]] = {priority: Shares() for priority in Priority}
+
+    def next_of(self, lines: Iterable[tuple[Owner, Line]]) -> Line | None:
+        """Return the line whose turn it is: its priority, then its tenant has had least, then by rank."""
+        priorities = [self._priorities.had_s(priority) for priority in Priority]
+        tenants = [self._tenants[priority].had_s for priority in Priority]
+        best: Line | None = None
+        lowest: tuple[float, Priority, float, Rank] | None = None
+        for (priority, tenant), line in lines:
+            turn = (priorities[priority], priority, tenants[priority](tenant), line.first_rank)
+            if lowest is None or turn < lowest:
+                best, lowest = line, turn
+        return best
+
+    def charge(self, owner: Owner, work_s: float) -> None:
+        """Count a request that was sent."""
+        priority, tenant = owner
+        work_s = max(work_s, LEAST_WORK_S)
+        self._priorities.charge(priority, work_s / WEIGHTS[priority])
+        self._tenants[priority].charge(tenant, work_s)
+
+
+class Ahead:
+    """The work ahead of one: of its own line those of lower rank, of others' what their share lets pass meanwhile."""
+
+    __slots__ = ("_mine_s", "_other_priority_s", "_others_s", "_own_s", "_rank", "_waiting")
+
+    def __init__(self, waiting: Waiting, own_s: float) -> None:
+        """`own_s`: its own work, by which its rank is told."""
+        self._waiting = waiting
+        self._own_s = own_s
+        self._rank = waiting.rank_with(own_s)
+        self._mine_s = 0.0
+        self._others_s: dict[int, float] = {}
+        self._other_priority_s = 0.0
+
+    def add(self, lines: dict[Owner, Line], ratio: float = 1.0) -> None:
+        """Count those who wait for one place; `ratio` of their work is in the way."""
+        priority, tenant = self._waiting.owner
+        for owner, line in lines.items():
+            if owner.priority is not priority:
+                self._other_priority_s += ratio * line.work_s
+            elif owner.tenant == tenant:
+                self._mine_s += ratio * line.before_s(self._rank)
+            else:
+                self._others_s[owner.tenant] = self._others_s.get(owner.tenant, 0.0) + ratio * line.work_s
+
+    @property
+    def total_s(self) -> float:
+        """The sum."""
+        limit_s = self._mine_s + self._own_s
+        same_s = self._mine_s + sum(min(work_s, limit_s) for work_s in self._others_s.values())
+        weight = WEIGHTS[self._waiting.owner.priority]
+        passing_ratio = (sum(WEIGHTS.values()) - weight) / weight
+        return same_s + min(self._other_priority_s, (same_s + self._own_s) * passing_ratio)
 
 
 class Queue:
-    """All requests that wait."""
+    """All requests that wait.
+
+    Shares are of each replica's work, so models that share none do not wait for each other.
+    """
 
     def __init__(self) -> None:
-        self._lines: dict[Place, dict[tuple[Priority, int], list[Entry]]] = {}
-        self._priorities: Shares[Priority] = Shares()
-        self._tenants: Shares[tuple[Priority, int]] = Shares()
+        self._lines: dict[Place, dict[Owner, Line]] = {}
         self._all: dict[int, Waiting] = {}
+        self._accounts: defaultdict[ReplicaId, Account] = defaultdict(Account)
         self.bytes = 0
         """Size of the bodies that wait."""
 
@@ -127,84 +218,99 @@ class Queue:
 
     def count(self, priority: Priority) -> int:
         """Return how many of a priority wait."""
-        return sum(waiting.priority is priority for waiting in self)
-
-    def put(self, waiting: Waiting, place: Place, work_s: float) -> None:
-        """Let a request wait for `place`; also one that has been passed over and may have another place now."""
-        if waiting.number not in self._all:
-            self._all[waiting.number] = waiting
-            self.bytes += waiting.body_bytes
-            self._priorities.enter(waiting.priority)
-            self._tenants.enter((waiting.priority, waiting.tenant))
-        waiting.place, waiting.work_s = place, work_s
-        line = self._lines.setdefault(place, {}).setdefault((waiting.priority, waiting.tenant), [])
-        waiting.serial += 1
-        heappush(line, (waiting.rank, waiting.number, waiting.serial, waiting))
-
-    def leave(self, waiting: Waiting, sent: bool) -> None:
-        """Let a request go; `sent`: it is charged to its tenant's share. A second call does nothing."""
-        if self._all.pop(waiting.number, None) is None:
-            return
-        waiting.serial += 1
-        self.bytes -= waiting.body_bytes
-        key = waiting.priority, waiting.tenant
-        if sent:
-            work_s = max(waiting.work_s, LEAST_WORK_S)
-            self._priorities.charge(waiting.priority, work_s / WEIGHTS[waiting.priority])
-            self._tenants.charge(key, work_s)
-        self._priorities.leave(waiting.priority)
-        self._tenants.leave(key)
-
-    def take_next(self, places: Iterable[Place]) -> Waiting | None:
-        """Return the next one of those that wait for one of `places`, out of its line; it is still in the queue.
-
-        Whoever takes it calls `leave` when it is sent, or `put` to let it wait on.
-        """
-        best: tuple[Rank, list[Entry]] | None = None
-        for place in places:
-            for key, line in self._heads(place):
-                rank = (self._priorities.had(key[0]), self._tenants.had(key), line[0][0], line[0][1])
-                if best is None or rank < best[0]:
-                    best = rank, line
-        if best is None:
-            return None
-        waiting = heappop(best[1])[3]
-        waiting.serial += 1
-        return waiting
+        return sum(waiting.owner.priority is priority for waiting in self)
 
     @property
     def places(self) -> list[Place]:
         """What is waited for."""
         return list(self._lines)
 
-    def _heads(self, place: Place) -> Iterator[tuple[tuple[Priority, int], list[Entry]]]:
-        """Give the lines of a place that have somebody in them; forget those that have not."""
-        lines = self._lines.get(place)
-        if lines is None:
+    def put(self, waiting: Waiting, place: Place, work_s: float) -> None:
+        """Let a request wait for `place`; also one that waits already and may have another place now."""
+        if waiting.number not in self._all:
+            self._all[waiting.number] = waiting
+            self.bytes += waiting.body_bytes
+        self.take(waiting)
+        waiting.place, waiting.work_s, waiting.in_line = place, work_s, True
+        lines = self._lines.setdefault(place, {})
+        line = lines.get(waiting.owner)
+        if line is None:
+            line = lines[waiting.owner] = Line()
+        line.add(waiting)
+
+    def leave(self, waiting: Waiting, sent_to: ReplicaId | None = None) -> None:
+        """Let a request go; sent to a replica, it is charged to its owner's share there. A second call does nothing."""
+        if self._all.pop(waiting.number, None) is None:
             return
-        for key, line in list(lines.items()):
-            while line and line[0][2] != line[0][3].serial:
-                heappop(line)
-            if line:
-                yield key, line
-            else:
-                del lines[key]
-        if not lines:
-            del self._lines[place]
+        self.take(waiting)
+        self.bytes -= waiting.body_bytes
+        if not self._all:
+            self._accounts.clear()  # nobody waits, so nobody has had too much
+        elif sent_to is not None:
+            self._accounts[sent_to].charge(waiting.owner, waiting.work_s)
 
-    def ahead_s(self, waiting: Waiting) -> float:
-        """Return the work of those that will most likely be sent before one, in prefill seconds of one replica.
+    def take_next(self, replica: ReplicaId, places: Iterable[Place]) -> Waiting | None:
+        """Return whose turn it is of those that wait for one of `places`, out of its line; it is still in the queue.
 
-        Of its own priority those of lower rank; of the other priority, what its share lets pass meanwhile.
+        Whoever takes it calls `leave` when it is sent, or `put` to let it wait on.
         """
-        mine = others = 0.0
-        for other in self:
-            if other is waiting or other.place.model != waiting.place.model:
-                continue
-            if other.priority is not waiting.priority:
-                others += other.work_s
-            elif (other.rank, other.number) < (waiting.rank, waiting.number):
-                mine += other.work_s
-        own_weight = WEIGHTS[waiting.priority]
-        passing_ratio = (sum(WEIGHTS.values()) - own_weight) / own_weight
-        return mine + min(others, (mine + waiting.work_s) * passing_ratio)
+        line = self._accounts[replica].next_of(one for place in places for one in self._lines.get(place, {}).items())
+        if line is None:
+            return None
+        waiting = line.first
+        self.take(waiting)
+        return waiting
+
+    def take(self, waiting: Waiting) -> None:
+        """Take a request out of its line; see `take_next`."""
+        if not waiting.in_line:
+            return
+        waiting.in_line = False
+        lines = self._lines[waiting.place]
+        line = lines[waiting.owner]
+        line.remove(waiting)
+        if not line:
+            del lines[waiting.owner]
+            if not lines:
+                del self._lines[waiting.place]
+
+    def ahead_s(self, waiting: Waiting, share: Callable[[Place], float]) -> float:
+        """Return the work of those that will most likely be sent before one, which is in the queue or not.
+
+        `share`: how much of the work that waits for a place is in its way, 0 to 1.
+        """
+        ahead = Ahead(waiting, waiting.work_s)
+        for place, lines in self._lines.items():
+            ratio = share(place)
+            if ratio:
+                ahead.add(lines, ratio)
+        return ahead.total_s
+
+    def ahead_by_replica(self, waiting: Waiting) -> dict[ReplicaId, Callable[[float], float]]:
+        """Return, for each replica that others wait for, how the work that goes there before one depends on its own."""
+        lines: defaultdict[ReplicaId, list[dict[Owner, Line]]] = defaultdict(list)
+        for place, owners in self._lines.items():
+            if place.replica is not None:
+                lines[place.replica].append(owners)
+        return {replica: partial(_ahead_s, waiting, found) for replica, found in lines.items()}
+
+    def rather_than(self, newcomer: Waiting, by_bytes: bool) -> Waiting | None:
+        """Return who should rather go than a newcomer that is in the queue already, where there is no room for both.
+
+        The last one of the owner that has most in the queue for its weight: who floods does not keep others out.
+        """
+        sizes: defaultdict[Owner, float] = defaultdict(float)
+        for lines in self._lines.values():
+            for owner, line in lines.items():
+                sizes[owner] += (line.bytes if by_bytes else len(line)) / WEIGHTS[owner.priority]
+        most = max(sizes, key=sizes.__getitem__)
+        if sizes[most] <= sizes[newcomer.owner]:
+            return None
+        return max((lines[most].last for lines in self._lines.values() if most in lines), key=lambda one: one.rank)
+
+
+def _ahead_s(waiting: Waiting, found: list[dict[Owner, Line]], own_s: float) -> float:
+    ahead = Ahead(waiting, own_s)
+    for lines in found:
+        ahead.add(lines)
+    return ahead.total_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp
 from typing import NamedTuple
 
@@ -46,6 +47,11 @@ class Load(NamedTuple):
 IDLE = Load()
 
 
+def nothing_held(own_s: float) -> float:
+    """Return 0: no request waits for a replica."""
+    return 0.0
+
+
 class Replica:
     """The books of one replica."""
 
@@ -57,6 +63,7 @@ class Replica:
         "foreign_tokens",
         "health",
         "heard_s",
+        "held_s",
         "last_chosen",
         "ledger",
         "mirror",
@@ -86,6 +93,9 @@ class Replica:
         """The same by model: two models on one fleet do not take turns with each other."""
         self.heard_s = float("-inf")
         """When the last byte of any answer came from it."""
+        self.held_s: Callable[[float], float] = nothing_held
+        """Prefill seconds that wait in this router for it and will go before the request that is being decided on, by
+        that one's own."""
         self.foreign_tokens = 0.0
         """Prefill that others than the routers have queued there, estimated from the engine's waiting line."""
         self.peer_load = IDLE
@@ -122,13 +132,14 @@ class Replica:
         wait_s = tokens / self.rate.tokens_per_s + self._memory_wait_s
         return wait_s + BUSY_S if now < self.health.busy_until_s else wait_s
 
-    def priced_queue_s(self, now: float) -> float:
-        """Return what its waiting line is taken for when replicas are compared, in seconds.
+    def priced_queue_s(self, now: float, own_s: float = 0.0) -> float:
+        """Return what its waiting line is taken for when replicas are compared, in seconds; `own_s`: of the request.
 
-        More than `queue_s` while it is suspect, and in its slow start, when it has a share of its speed only.
+        More than `queue_s` where requests wait for it, while it is suspect, and in its slow start, when it has a share
+        of its speed only.
         """
         health = self.health
-        wait_s = self.queue_s(now)
+        wait_s = self.queue_s(now) + self.held_s(own_s)
         if now < health.ramp_until_s:
             wait_s /= health.ramp_ratio(now)
         return wait_s + SUSPECT_S if health.state is State.SUSPECT else wait_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from router.core.ledger import Entry
+from router.core.health import State
 from router.core.replica import Replica
 
 SILENT_S = 5.0
@@ -34,19 +34,24 @@ def judge(everyone: Collection[Replica], longest_answer_s: float | None, now: fl
 
 
 def _is_mute(replica: Replica, everyone: Collection[Replica], longest_answer_s: float | None, now: float) -> bool:
-    oldest = next(iter(replica.ledger.unanswered.values()))
-    since_s = max(oldest.dispatched_s, replica.heard_s)
-    others = any(other.heard_s > since_s for other in everyone if other is not replica)
-    limit_s = _limit_s(replica, oldest, longest_answer_s)
-    silent_s = now - since_s
-    if not others or silent_s <= limit_s:
-        return False
-    return replica.health.silent(now, mute=silent_s > limit_s * MUTE_RATIO)
-
-
-def _limit_s(replica: Replica, oldest: Entry, longest_answer_s: float | None) -> float:
+    """Judge by the first of its streams and the first of its answers in one piece: either may be the sooner to tell."""
+    unanswered = replica.ledger.unanswered.values()
+    firsts = {entry.streaming: entry for entry in reversed(unanswered)}
     prefill_s = replica.ledger.unanswered_tokens / replica.rate.tokens_per_s
+    silence_ratio = 0.0
+    for entry in firsts.values():
+        since_s = max(entry.dispatched_s, replica.heard_s)
+        if any(other.heard_s > since_s for other in everyone if other is not replica):
+            limit_s = _limit_s(prefill_s, entry.streaming, longest_answer_s)
+            silence_ratio = max(silence_ratio, (now - since_s) / limit_s)
+    mute = silence_ratio > MUTE_RATIO
+    if silence_ratio <= 1.0 or (replica.health.state is State.DRAINING and not mute):
+        return False
+    return replica.health.silent(now, mute)
+
+
+def _limit_s(prefill_s: float, streaming: bool, longest_answer_s: float | None) -> float:
     limit_s = SILENT_S + SLACK * prefill_s
-    if not oldest.streaming:
-        limit_s += ANSWER_SLACK * (UNKNOWN_ANSWER_S if longest_answer_s is None else longest_answer_s)
-    return limit_s
+    if streaming:
+        return limit_s
+    return limit_s + ANSWER_SLACK * (UNKNOWN_ANSWER_S if longest_answer_s is None else longest_answer_s)

@@ -44,32 +44,32 @@ class Opening(NamedTuple):
 
 
 class _Count:
-    __slots__ = ("inherited", "opening", "refused", "seen", "weight")
+    __slots__ = ("inherited", "refused", "seen")
 
     def __init__(self, inherited: float) -> None:
-        self.weight = self.inherited = inherited
-        """`inherited`: what the one had whose place it took; so much of its weight may not be its own."""
+        self.inherited = inherited
+        """Of its weight, what the one had whose place it took; the rest is surely its own."""
         self.seen = 0
-        self.opening: Opening | None = None
         self.refused = False
         """Its text can't be kept."""
-
-    @property
-    def own(self) -> float:
-        """What is surely its own."""
-        return self.weight - self.inherited
 
 
 class Warmth:
     """Counts prefixes by key: the hash of a prompt's last block before its first message of a user."""
 
     def __init__(self) -> None:
+        self._weights: dict[int, float] = {}
         self._counts: dict[int, _Count] = {}
+        """The same keys as `_weights`, which stand apart to be searched fast."""
+        self._kept: dict[int, Opening] = {}
         self._origin_s: float | None = None
         """When one request counted for 1; later ones count for more, which is as if earlier ones faded."""
 
     def __len__(self) -> int:
-        return len(self._counts)
+        return len(self._weights)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._weights
 
     def seen(self, key: int, now: float) -> bool:
         """Count a request that begins with this prefix; return whether `keep` should be told its text."""
@@ -77,11 +77,11 @@ class Warmth:
         count = self._counts.get(key)
         if count is None:
             count = self._begin(key)
-        count.weight += worth
+        self._weights[key] += worth
         count.seen += 1
-        if count.opening is not None or count.refused or count.seen < WANTED_FROM:
+        if key in self._kept or count.refused or count.seen < WANTED_FROM:
             return False
-        return self._coldest_kept(count) is not count
+        return len(self._kept) < KEPT or self._colder_than(key) is not None
 
     def keep(self, key: int, opening: Opening | None) -> None:
         """Keep a prefix's text, in place of a colder one's where there are `KEPT`. None: it has none that would do."""
@@ -91,43 +91,46 @@ class Warmth:
         if opening is None:
             count.refused = True
             return
-        coldest = self._coldest_kept(count)
-        if coldest is count:
-            return
-        if coldest is not None:
-            coldest.opening = None
-        count.opening = opening
+        if len(self._kept) >= KEPT:
+            colder = self._colder_than(key)
+            if colder is None:
+                return
+            del self._kept[colder]
+        self._kept[key] = opening
 
     def hottest(self) -> list[Opening]:
         """Return the kept prefixes, hottest first."""
-        kept = [count for count in self._counts.values() if count.opening is not None]
-        kept.sort(key=lambda count: count.own, reverse=True)
-        return [count.opening for count in kept if count.opening is not None]
+        return [self._kept[key] for key in sorted(self._kept, key=self._own, reverse=True)]
+
+    def _own(self, key: int) -> float:
+        return self._weights[key] - self._counts[key].inherited
 
     def _worth(self, now: float) -> float:
         """Return what a request counts for now (Cormode et al., Forward Decay, 2009: exponential)."""
         if self._origin_s is None:
             self._origin_s = now
         if now - self._origin_s > REBASE_S:
-            fading = exp((self._origin_s - now) / FADING_S)
-            for count in self._counts.values():
-                count.weight *= fading
-                count.inherited *= fading
+            self._rebase(exp((self._origin_s - now) / FADING_S))
             self._origin_s = now
         return exp((now - self._origin_s) / FADING_S)
 
+    def _rebase(self, fading: float) -> None:
+        for key, count in self._counts.items():
+            self._weights[key] *= fading
+            count.inherited *= fading
+
     def _begin(self, key: int) -> _Count:
         inherited = 0.0
-        if len(self._counts) >= COUNTED:
-            coldest = min(self._counts, key=lambda known: self._counts[known].weight)
-            inherited = self._counts.pop(coldest).weight
+        if len(self._weights) >= COUNTED:
+            coldest = min(self._weights, key=self._weights.__getitem__)
+            inherited = self._weights.pop(coldest)
+            del self._counts[coldest]
+            self._kept.pop(coldest, None)
+        self._weights[key] = inherited
         count = self._counts[key] = _Count(inherited)
         return count
 
-    def _coldest_kept(self, newcomer: _Count) -> _Count | None:
-        """Return whose text makes room for the newcomer's: None where there is room, itself where nobody's does."""
-        kept = [count for count in self._counts.values() if count.opening is not None]
-        if len(kept) < KEPT:
-            return None
-        coldest = min(kept, key=lambda count: count.own)
-        return coldest if coldest.own < newcomer.own * COLDER_RATIO else newcomer
+    def _colder_than(self, key: int) -> int | None:
+        """Return the coldest kept prefix if its text should make room for this one's."""
+        coldest = min(self._kept, key=self._own)
+        return coldest if self._own(coldest) < self._own(key) * COLDER_RATIO else None

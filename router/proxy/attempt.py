@@ -47,8 +47,8 @@ class Attempt:
     """The listener of an upstream connection."""
 
     __slots__ = (
-        "_answer", "_clock", "_connecting", "_connection", "_content_began", "_held", "_owner", "_pool", "_write",
-        "silence", "ticket",
+        "_abandoned", "_answer", "_clock", "_connecting", "_connection", "_content_began", "_held", "_owner", "_pool",
+        "_write", "silence", "ticket",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, ticket: Ticket, pool: Pool, clock: Callable[[], float]) -> None:
@@ -59,6 +59,7 @@ class Attempt:
         self._pool = pool
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._abandoned = False
         self._answer: Answer | None = None
         self._held: HeldAnswer | None = None
         self._write: Write | None = None
@@ -95,11 +96,13 @@ class Attempt:
         try:
             connection = await self._pool.connect()
         except OSError:  # TimeoutError and SSLError are OSErrors too
-            self._connecting = None
-            self._owner.attempt_failed(OutcomeKind.REFUSED)
+            if not self._abandoned:
+                self._owner.attempt_failed(OutcomeKind.REFUSED)
             return
-        self._connecting = None
-        self._send(connection)
+        if self._abandoned:
+            self._pool.put(connection)  # the client left meanwhile
+        else:
+            self._send(connection)
 
     def _send(self, connection: UpstreamConnection) -> None:
         self._connection = connection
@@ -109,9 +112,7 @@ class Attempt:
 
     def abandon(self) -> None:
         """Close the connection: the engine sees its client leave, and frees the request's blocks."""
-        connecting, self._connecting = self._connecting, None
-        if connecting is not None:
-            connecting.cancel()
+        self._abandoned = True
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon()

@@ -6,39 +6,18 @@ cycles orders both kinds on one connection.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from router.proxy.client import Answered
+from router.proxy.door import Door, Pass, turned_away
 from router.proxy.errors import RouterError
 from router.proxy.exchange import Exchange
-from router.proxy.headers import Headers, find
+from router.proxy.forwarded import NOWHERE
 from router.proxy.incoming import Incoming
 from router.proxy.plane import Plane
-
-ENGINE_PATHS = frozenset(
-    {
-        "/tokenize",
-        "/detokenize",
-        "/invocations",
-        "/generative_scoring",
-        "/pooling",
-        "/classify",
-        "/score",
-        "/rerank",
-        "/v2/rerank",
-        "/v2/embed",
-        "/version",
-        "/render",
-        "/derender",
-    }
-)
-"""An engine's inference paths outside /v1/. Its development and administration paths (/sleep, /reset_prefix_cache,
-/metrics, ...) are not for clients of a fleet."""
-
-ENGINE_PREFIXES = ("/v1/", "/inference/")
+from router.proxy.receiving import Part, Receiver, body_framing
+from router.proxy.targets import is_proxied, origin_form
 
 LINGER_S = 2.0
 """How long a connection whose request was refused early is read on and discarded: closing it with unread bytes makes
@@ -47,85 +26,62 @@ the kernel reset it, and the client may never see the answer."""
 MAX_PIPELINED = 8
 """Requests read ahead on one connection before reading stops. Until then a client that leaves is noticed at once."""
 
+READ_AWAY_BYTES = 262_144
+"""Longest body of a refused request that is read and thrown away, so that the connection can go on. One read's worth:
+a longer one is cheaper to end together with the connection."""
 
-def is_proxied(method: bytes, path: str) -> bool:
-    """Tell whether a request goes to an engine; everything else is answered by the router's own application."""
-    if path == "/v1/models":
-        return method not in (b"GET", b"HEAD")
-    if path not in ENGINE_PATHS and not path.startswith(ENGINE_PREFIXES):
-        return False
-    return "/../" not in path and "/./" not in path and not path.endswith(("/..", "/."))
+LINGERING = 64
+"""Connections too many that are told so at a time; more are only closed."""
 
 
-def origin_form(target: bytes) -> bytes:
-    """Return path and query of a request target.
+class Downstream(Receiver):
+    """One client connection. `plane`, `door` and `lingering` are set by `downstream_class`."""
 
-    Raises httptools.HttpParserError for what is no URL.
-    """
-    if target[:1] == b"/" and target[:2] != b"//" and b"#" not in target:
-        return target
-    url = httptools.parse_url(target)
-    return url.path if url.query is None else b"%b?%b" % (url.path, url.query)
-
-
-def body_framing(headers: Headers) -> bytes:
-    """Return the header line that frames a request's body; empty where it has none."""
-    if find(headers, b"transfer-encoding") is not None:
-        return b"transfer-encoding: chunked"
-    length = find(headers, b"content-length")
-    return b"" if length in (None, b"0") else b"content-length: %b" % length
-
-
-class Downstream(HttpToolsProtocol):
-    """One client connection. `plane` is set by `downstream_class`."""
-
-    plane: Plane
+    lingering: set[Downstream]
+    """Connections too many that have their answer and are not closed yet."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._active: Exchange | None = None
         self._broken: Exchange | None = None
-        self._discarding = False
-        self._skipped_body = b""
-        self._head_is_known = False
         self._idle_since_s = 0.0
+        self._forwarded = NOWHERE
 
     # uvicorn's and asyncio's side
 
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) - len(self.lingering) > self.door.rules.max_connections:
+            self._turn_away()
+            return
+        self._forwarded = self.door.forwarded(self.client[0] if self.client else None, self.scheme or "http")
+        self._wait_for_request()
+
+    def _turn_away(self) -> None:
+        self._discarding = True
+        if len(self.lingering) < LINGERING:
+            self.lingering.add(self)
+            self._finish_writing(turned_away())
+        else:
+            self.transport.write(turned_away())
+            self.transport.close()
+
+    def _finish_writing(self, last: bytes = b"") -> None:
+        """End the connection so that the client can read what was written, though its own bytes are not read."""
+        self.transport.write(last)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.close)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.plane.idle.discard(self)
+        self.door.receiving.discard(self)
+        self.lingering.discard(self)
         active, self._active = self._active, None
         if active is not None:
             active.client_left()
         self.pipeline.clear()
         super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self._discarding:
-            return
-        self.plane.idle.discard(self)
-        if self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as paused:
-            self._go_on_without_upgrade(data[paused.args[0] :])
-        except httptools.HttpParserError as error:
-            self.send_400_response(str(error))
-
-    def _go_on_without_upgrade(self, rest: bytes) -> None:
-        """Read on as if no upgrade had been asked for: the parser stops there, in front of the request's body too.
-
-        Java's HTTP client asks http:// servers for h2c with its first request, body and all.
-        """
-        framing, self._skipped_body = self._skipped_body, b""
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        if framing:
-            self._head_is_known = True
-            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % framing)
-        if rest:
-            self.data_received(rest)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -148,61 +104,63 @@ class Downstream(HttpToolsProtocol):
         else:
             super().shutdown()
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no HTTP, in the form of the API's other errors, once all before them is answered."""
+    def _refuse_bytes(self, error: RouterError) -> None:
+        """Refuse what can't be read on, in the form of the API's other errors, once all before it is answered."""
+        self.door.receiving.discard(self)
+        if self._discarding or self.transport.is_closing():
+            return
         self._discarding = True
         last: Any = self.cycle
-        if last is None or last.response_complete:
+        if last is None or (last.response_complete and self._part is not Part.BODY):
             exchange = Exchange(self.plane, self, Incoming(b"GET", b"/", "/", [], http_1_0=False), keep_alive=False)
-            exchange.fail(RouterError.BAD_REQUEST)
+            exchange.fail(error)
+        elif last.response_complete:
+            self.transport.close()  # the request was answered before its body came, and another answer would be of none
         elif not isinstance(last, Exchange) or last.incoming.complete:
             last.keep_alive = False  # its own answer comes first; then the connection ends
         elif last is self._active:
-            last.fail(RouterError.BAD_REQUEST)
+            last.fail(error)
         else:
-            self._broken = last
+            self._broken, self._error = last, error
 
     # llhttp's side
-
-    def on_message_begin(self) -> None:
-        self.url = b""
-        self.headers = []
-        self.expect_100_continue = False
-
-    def _make_scope(self) -> None:
-        """Do what uvicorn does when a message begins: only its own requests need a scope."""
-        url, headers, expects = self.url, self.headers, self.expect_100_continue
-        super().on_message_begin()
-        self.url, self.expect_100_continue = url, expects
-        self.headers.extend(headers)
 
     def on_headers_complete(self) -> None:
         if self._head_is_known or self._discarding or self.transport.is_closing():
             self._head_is_known = False
+            self._part = Part.BODY
             return  # a head made up for the parser; or a request behind the last one that is answered here
-        if self.parser.should_upgrade():
-            self._skipped_body = body_framing(self.headers)
-        method = self.parser.get_method()
+        parser = self.parser
+        method, version = parser.get_method(), parser.get_http_version()
         target = origin_form(self.url)
         path = target.partition(b"?")[0].decode("latin-1")
-        if not is_proxied(method, path):
-            self._make_scope()
+        incoming = Incoming(method, target, path, self.headers, version == "1.0", self._forwarded)
+        self._check_head(incoming, version)
+        self._part = Part.BODY
+        if parser.should_upgrade():
+            self._skipped_body = body_framing(self.headers)
+        proxied = is_proxied(method, path)
+        if (not proxied or self.door.cors.on) and self._is_for_app(incoming, proxied):
+            self._make_scope(incoming)
             super().on_headers_complete()
             if self.pipeline:
                 self._read_ahead()
             return
-        http_1_0 = self.parser.get_http_version() == "1.0"
-        incoming = Incoming(method, target, path, self.headers, http_1_0)
         self.headers = []  # trailers of a chunked body are reported as headers too, and end here
-        keep_alive = self.parser.should_keep_alive()
         previous: Any = self.cycle
-        exchange: Any = Exchange(self.plane, self, incoming, keep_alive)
+        exchange: Any = Exchange(self.plane, self, incoming, parser.should_keep_alive())
         self.cycle = exchange
         if previous is None or previous.response_complete:
             self._take_turn(exchange)
         else:
             self.pipeline.appendleft((exchange, self.app))
             self._read_ahead()
+
+    def _is_for_app(self, incoming: Incoming, proxied: bool) -> bool:
+        """Tell whether the router's own application answers. The list of models is not for those without a key."""
+        if proxied:
+            return self.door.cors.is_preflight(incoming.method, incoming.fields)
+        return incoming.path != "/v1/models" or self.door.knows(incoming.fields)
 
     def _read_ahead(self) -> None:
         if len(self.pipeline) < MAX_PIPELINED:
@@ -221,16 +179,34 @@ class Downstream(HttpToolsProtocol):
         self._active = exchange
         incoming = exchange.incoming
         if exchange is self._broken:
-            exchange.fail(RouterError.BAD_REQUEST)
+            exchange.fail(self._error)
+        elif self.door.asks and not self._let_in(exchange):
+            return
         elif max(incoming.announced_bytes, incoming.size_bytes) > self.plane.limits.max_body_bytes:
             self._refuse_body(exchange)
         elif incoming.complete:
             exchange.start()
-        elif not incoming.http_1_0 and incoming.fields.get(b"expect", b"").lower() == b"100-continue":
+        elif not incoming.http_1_0 and incoming.expects_continue:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _let_in(self, exchange: Exchange) -> bool:
+        """Ask the door; refuse at once, however much of a body is to come."""
+        incoming = exchange.incoming
+        verdict = self.door.admit(incoming)
+        admission = verdict if isinstance(verdict, Pass) else verdict.answer
+        exchange.admission, exchange.tenant, exchange.extra_lines = admission, admission.tenant, admission.lines
+        if isinstance(verdict, Pass):
+            return True
+        long = incoming.is_chunked or incoming.announced_bytes > READ_AWAY_BYTES or incoming.expects_continue
+        if long and not incoming.complete:
+            self._discarding = True
+            exchange.keep_alive = False
+        exchange.fail(verdict.error, verdict.message, verdict.retry_after_s)
+        return False
 
     def on_body(self, body: bytes) -> None:
         exchange: Any = self.cycle
+        self._unfinished_bytes = -self._read_bytes  # the present read is more than framing
         if not isinstance(exchange, Exchange):
             super().on_body(body)
         elif not exchange.response_complete:
@@ -247,6 +223,7 @@ class Downstream(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._skipped_body:
             return
+        self._finished()
         exchange: Any = self.cycle
         if not isinstance(exchange, Exchange):
             super().on_message_complete()
@@ -266,12 +243,14 @@ class Downstream(HttpToolsProtocol):
         if exchange.keep_alive:
             self._next_request()
         elif self._discarding:
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
-            self.loop.call_later(LINGER_S, self.transport.close)
+            self._finish_writing()
         else:
             self.server_state.total_requests += 1
             self.transport.close()
+
+    def on_response_complete(self) -> None:
+        if not self.transport.is_closing():
+            self._next_request()
 
     def _next_request(self) -> None:
         self.server_state.total_requests += 1
@@ -279,7 +258,15 @@ class Downstream(HttpToolsProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         else:
-            self._idle_since_s = self.plane.clock()
+            self._wait_for_request()
+
+    def _wait_for_request(self) -> None:
+        self._idle_since_s = self.plane.clock()
+        self.plane.idle.add(self)
+
+    def _wait_if_idle(self) -> None:
+        """Go on waiting where nothing came but empty lines, or the end of a body that was answered before."""
+        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
             self.plane.idle.add(self)
 
     def close_if_idle(self, now: float) -> None:
@@ -291,6 +278,7 @@ class Downstream(HttpToolsProtocol):
             self.transport.close()
 
 
-def downstream_class(plane: Plane) -> type[Downstream]:
-    """Return the protocol class to give to uvicorn's `http=`."""
-    return type("BoundDownstream", (Downstream,), {"plane": plane})
+def downstream_class(plane: Plane, door: Door | None = None) -> type[Downstream]:
+    """Return the protocol class to give to uvicorn's `http=`; without a door, one that asks nothing."""
+    shared = {"plane": plane, "door": door or Door(time.monotonic), "lingering": set[Downstream]()}
+    return type("BoundDownstream", (Downstream,), shared)

@@ -35,6 +35,7 @@ class EarlyStream:
         self._last_s = float("-inf")
         self._passes_raw = False
         self._wrapped: bytes | None = None
+        self._wrapped_error = False
 
     def keep_open(self, now: float, interval_s: float) -> None:
         """Write a comment, if the last one was an interval ago."""
@@ -47,7 +48,7 @@ class EarlyStream:
         """Go on with a replica's answer; return how the rest of it is written."""
         self._passes_raw = chunked = answer.framing is Framing.CHUNKED
         if not answer.streams_events or answer.status != self.STATUS:
-            self._wrapped, self._passes_raw = b"", False
+            self._wrapped, self._passes_raw, self._wrapped_error = b"", False, answer.status >= 400
             write: Write = Dechunker(self._wrap) if chunked else self._wrap
         else:
             write = self._raw if chunked else self._write_chunk
@@ -65,7 +66,8 @@ class EarlyStream:
     def end(self) -> None:
         """End the stream, now that its answer has ended as it announced."""
         if self._wrapped is not None:
-            name = b"event: error\n" if self._path.startswith(("/v1/messages", "/v1/responses")) else b""
+            named = self._wrapped_error and self._path.startswith(("/v1/messages", "/v1/responses"))
+            name = b"event: error\n" if named else b""
             self._write_chunk(b"%bdata: %b\n\n" % (name, b" ".join(self._wrapped.split(b"\n"))))
         if not self._passes_raw:
             self._raw(LAST_CHUNK)

@@ -17,6 +17,32 @@ class RouterError(Enum):
         "body_too_large",
         "The request body is larger than this router accepts (--max-body-bytes).",
     )
+    UNAUTHORIZED = (
+        401,
+        "invalid_request_error",
+        "invalid_api_key",
+        "No valid API key came with the request. Send one as 'Authorization: Bearer KEY'.",
+    )
+    RATE_LIMITED = (429, "rate_limit_error", "rate_limit_exceeded", "A limit of this API key is reached.")
+    REQUEST_TIMEOUT = (408, "invalid_request_error", "request_timeout", "The request did not arrive in time.")
+    URL_TOO_LONG = (
+        414,
+        "invalid_request_error",
+        "url_too_long",
+        "The request's target is longer than this router accepts (--max-url-bytes).",
+    )
+    HEAD_TOO_LARGE = (
+        431,
+        "invalid_request_error",
+        "head_too_large",
+        "The request's head is larger than this router accepts (--max-head-bytes).",
+    )
+    TOO_MANY_CONNECTIONS = (
+        503,
+        "service_unavailable_error",
+        "too_many_connections",
+        "This router has as many connections as it accepts (--max-connections). Try again.",
+    )
     UNKNOWN_MODEL = (
         404,
         "invalid_request_error",
@@ -69,7 +95,7 @@ class RouterError(Enum):
     @property
     def ends_connection(self) -> bool:
         """Tell whether the rest of the connection's bytes can't be understood, or is not wanted."""
-        return self.status in (400, 413)
+        return self.status in (400, 408, 413, 414, 431)
 
     @property
     def code(self) -> str:
@@ -82,7 +108,12 @@ class RouterError(Enum):
         return self.value[3]
 
 
-RETRY_AFTER_S = {RouterError.NO_REPLICA: 5, RouterError.UPSTREAM_FAILED: 1, RouterError.ROUTER_STOPPING: 1}
+RETRY_AFTER_S = {
+    RouterError.NO_REPLICA: 5,
+    RouterError.UPSTREAM_FAILED: 1,
+    RouterError.ROUTER_STOPPING: 1,
+    RouterError.TOO_MANY_CONNECTIONS: 1,
+}
 """Seconds for Retry-After: an ejected replica is tried again after at most a few, a missing one takes longer to
 come, and behind a load balancer another router is there at once."""
 
@@ -113,9 +144,13 @@ def error_event(error: RouterError, path: str, message: str | None = None) -> by
 def _anthropic_type(error: RouterError) -> str:
     names = {
         400: "invalid_request_error",
+        401: "authentication_error",
         404: "not_found_error",
+        408: "invalid_request_error",
         413: "request_too_large",
+        414: "invalid_request_error",
         429: "rate_limit_error",
+        431: "invalid_request_error",
         503: "overloaded_error",
     }
     return names.get(error.status, "api_error")

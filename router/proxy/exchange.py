@@ -105,7 +105,7 @@ class Exchange:
         except NoReplicaError:
             self.fail(RouterError.NO_REPLICA)
         except UnknownModelError:
-            self.fail(RouterError.UNKNOWN_MODEL, report.unknown_model(request.model, plane.fleet))
+            self._unknown_model()
         except QueueFullError as full:
             self.waited_too_long(full.wait_s)
         else:
@@ -120,17 +120,30 @@ class Exchange:
 
     def go(self, ticket: Ticket) -> None:
         """Leave the queue for a replica that has room."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            self.queued_s = self.plane.clock() - waiting.since_s
+        self._leave_queue()
         self._try(ticket)
 
     def waited_too_long(self, wait_s: float) -> None:
         """Leave the queue, or do not enter it: it would take too long."""
+        self._leave_queue()
+        if any(replica.health.up for replica in self.plane.fleet):
+            self.fail(RouterError.QUEUE_FULL, retry_after_s=wait_s)
+        else:
+            self.fail(RouterError.NO_REPLICA, "No replica is up. Try again later.")
+
+    def nobody_serves(self) -> None:
+        """Leave the queue: no replica serves the model any more."""
+        self._leave_queue()
+        self._unknown_model()
+
+    def _leave_queue(self) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self.queued_s = self.plane.clock() - waiting.since_s
-        self.fail(RouterError.QUEUE_FULL, retry_after_s=wait_s)
+
+    def _unknown_model(self) -> None:
+        model = "" if self.request is None else self.request.model
+        self.fail(RouterError.UNKNOWN_MODEL, report.unknown_model(model, self.plane.fleet))
 
     # Attempts
 
@@ -148,7 +161,7 @@ class Exchange:
     def upstream_request(self, pool: Pool) -> tuple[bytes, bytes, bool]:
         """Return head and body for a replica, and whether its answer has no body whatever it announces."""
         incoming = self.incoming
-        head = incoming.upstream_head(pool.authority, self.request_id, self.plane.authorization)
+        head = incoming.upstream_head(pool.authority, self.request_id, self.plane.authorization, pool.own_lines)
         return head, incoming.body(), incoming.method == b"HEAD"
 
     def attempt_failed(self, kind: OutcomeKind) -> None:
@@ -242,7 +255,7 @@ class Exchange:
         self.disconnected = True
         if self._waiting is not None:
             self.plane.room.leave(self._waiting)
-            self.queued_s = self.plane.clock() - self._waiting.since_s
+            self._leave_queue()
         if self.attempt is not None:
             self.attempt.abandon()
         self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status))
@@ -314,9 +327,9 @@ class Exchange:
         if not interval_s or begun or self.request is None or not self.request.streaming:
             return
         if self._early is None:
-            if now - self.started_s < interval_s or self.incoming.http_1_0:
+            incoming = self.incoming
+            if now - self.started_s < interval_s or incoming.http_1_0 or incoming.method == b"HEAD":
                 return
-            lines = report.own_lines(self.request_id, None)
-            path = self.incoming.path
-            self._early = EarlyStream(self.client.transport, path, lines, close=not self.keep_alive)
+            lines = report.own_lines(self.request_id, None) + self.extra_lines
+            self._early = EarlyStream(self.client.transport, incoming.path, lines, close=not self.keep_alive)
         self._early.keep_open(now, interval_s)

@@ -22,13 +22,61 @@ HOP_BY_HOP = frozenset(
 )
 """RFC 9110 section 7.6.1; these speak of one connection."""
 
-_NOT_REQUEST = HOP_BY_HOP | {b"host", b"content-length", b"expect", b"x-request-id"}
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+"""Where OpenAI's, Anthropic's and Azure's clients put their key."""
+
+_REWRITTEN_WAY = frozenset({b"x-forwarded-for", b"forwarded"})
+
+WAY = _REWRITTEN_WAY | {
+    b"x-forwarded-proto",
+    b"x-forwarded-host",
+    b"x-forwarded-port",
+    b"x-forwarded-prefix",
+    b"x-forwarded-server",
+    b"x-forwarded-ssl",
+    b"x-real-ip",
+}
+"""What proxies say of a request's way, and what anybody can write."""
+
+_RANK = b"x-data-parallel-rank"
+
+KEPT = CREDENTIALS | WAY | {
+    b"accept",
+    b"cache-control",
+    b"content-encoding",
+    b"content-type",
+    b"cookie",
+    b"set-cookie",
+    b"vary",
+    b"x-request-id",
+}
+"""Fields that are for the last recipient whatever Connection says: RFC 9110 section 7.6.1 forbids to name such there.
+Dropping them at a client's word would take away what a proxy in front has put in to protect somebody."""
+
+_NOT_REQUEST = HOP_BY_HOP | WAY | {b"host", b"content-length", b"expect", b"x-request-id"}
 _NOT_ANSWER = HOP_BY_HOP | {b"content-length", b"x-request-id"}
+
+
+def _dropped(keys: bool, rank: bool, trusted: bool) -> frozenset[bytes]:
+    dropped = _NOT_REQUEST - WAY | _REWRITTEN_WAY if trusted else _NOT_REQUEST
+    return dropped | (CREDENTIALS if keys else frozenset()) | (frozenset({_RANK}) if rank else frozenset())
+
+
+_SWITCHES = (False, True)
+DROPPED = {
+    (keys, rank, trusted): _dropped(keys, rank, trusted)
+    for keys in _SWITCHES for rank in _SWITCHES for trusted in _SWITCHES
+}  # fmt: skip
+"""What of a request's head does not go on: by whether the client's keys do, whether the router names the rank, and
+whether the client is a trusted proxy. One look-up a header, since there are twenty in every request."""
 
 _NONE: set[bytes] = set()
 
 OWN_PREFIX = b"x-warmroute-"
 """Answer headers that only this router writes."""
+
+DOOR_PREFIXES = (b"access-control-", b"x-ratelimit-")
+"""Answer headers of which all come from the router where one does."""
 
 
 def _status_line(status: int) -> bytes:
@@ -58,7 +106,9 @@ def first_values(headers: Headers) -> dict[bytes, bytes]:
 def _named_by_connection(headers: Headers) -> set[bytes]:
     """Return the names that Connection headers declare to be of this connection only (RFC 9110 section 7.6.1)."""
     values = [value for key, value in headers if key == b"connection"]
-    return {token.strip().lower() for value in values for token in value.split(b",")} if values else _NONE
+    if not values or values == [b"keep-alive"]:
+        return _NONE
+    return {token.strip().lower() for value in values for token in value.split(b",")} - KEPT
 
 
 def request_head(
@@ -68,17 +118,17 @@ def request_head(
     host: bytes,
     request_id: bytes,
     body_bytes: int | None,
-    authorization: bytes | None,
+    own_lines: bytes = b"",
+    dropped: frozenset[bytes] = _NOT_REQUEST,
 ) -> bytes:
-    """Build the head of an upstream request. `authorization` replaces the client's where it is given."""
+    """Build the head of an upstream request, with `own_lines` of the router's and without what is `dropped`."""
     named = _named_by_connection(headers)
     parts = [method, b" ", target, b" HTTP/1.1\r\nhost: ", host, b"\r\n"]
     for key, value in headers:
-        if key in _NOT_REQUEST or key in named or (authorization is not None and key == b"authorization"):
+        if key in dropped or key in named:
             continue
         parts += (key, b": ", value, b"\r\n")
-    if authorization is not None:
-        parts += (b"authorization: ", authorization, b"\r\n")
+    parts.append(own_lines)
     if body_bytes is not None:
         parts.append(b"content-length: %d\r\n" % body_bytes)
     parts += (b"x-request-id: ", request_id, b"\r\n\r\n")
@@ -86,11 +136,17 @@ def request_head(
 
 
 def answer_head(status: int, headers: Headers, framing: bytes, own: bytes, close: bool) -> bytes:
-    """Build the head of an answer from the engine's fields, the framing line and the router's `own` lines."""
+    """Build the head of an answer from the engine's fields, the framing line and the router's `own` lines.
+
+    Where some of these are the door's, the engine's of that kind go.
+    """
     named = _named_by_connection(headers)
+    replaced: tuple[bytes, ...] = ()
+    if b"\naccess-control-" in own or b"\nx-ratelimit-" in own:
+        replaced = tuple(prefix for prefix in DOOR_PREFIXES if b"\n" + prefix in own)
     parts = [STATUS_LINES[status]]
     for key, value in headers:
-        if key in _NOT_ANSWER or key in named or key.startswith(OWN_PREFIX):
+        if key in _NOT_ANSWER or key in named or key.startswith(OWN_PREFIX) or (replaced and key.startswith(replaced)):
             continue
         parts += (key, b": ", value, b"\r\n")
     parts += (framing, own)

@@ -2,31 +2,72 @@
 
 from __future__ import annotations
 
-from router.proxy.headers import Headers, first_values, request_head
+import re
+
+from router.proxy.forwarded import NOWHERE, Forwarded
+from router.proxy.headers import DROPPED, Headers, first_values, request_head
+
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+"""Ids that are taken from clients: they stand in logs, and in headers both ways."""
 
 
 class Incoming:
     """A request being received. All of its body is kept until the answer begins: it may have to be sent again."""
 
-    __slots__ = ("complete", "fields", "headers", "http_1_0", "method", "parts", "path", "size_bytes", "target")
+    __slots__ = (
+        "complete", "fields", "forwarded", "headers", "http_1_0", "method", "parts", "path", "size_bytes", "target"
+    )  # fmt: skip
 
-    def __init__(self, method: bytes, target: bytes, path: str, headers: Headers, http_1_0: bool) -> None:
-        """`target` is sent on as it came (path and query); `path` is its path alone."""
+    def __init__(
+        self,
+        method: bytes,
+        target: bytes,
+        path: str,
+        headers: Headers,
+        http_1_0: bool,
+        forwarded: Forwarded = NOWHERE,
+    ) -> None:
+        """`target` is sent on as it came (path and query); `path` is its path alone; `forwarded` is its connection's.
+
+        A request id that is no short printable word is taken for none.
+        """
         self.method = method
         self.target = target
         self.path = path
         self.headers = headers
-        self.fields = first_values(headers)
+        self.fields = fields = first_values(headers)
         self.http_1_0 = http_1_0
+        self.forwarded = forwarded
         self.parts: list[bytes] = []
         self.size_bytes = 0
         self.complete = False
+        request_id = fields.get(b"x-request-id")
+        if request_id is not None and _REQUEST_ID.fullmatch(request_id) is None:
+            del fields[b"x-request-id"]
 
     @property
     def announced_bytes(self) -> int:
         """The body's length by its header; 0 where it has none (chunked, or no body)."""
         value = self.fields.get(b"content-length")
-        return int(value) if value is not None and value.isdigit() else 0
+        return int(value) if value is not None and value.strip().isdigit() else 0
+
+    @property
+    def is_chunked(self) -> bool:
+        """Tell whether the body is chunked and coded in no other way."""
+        if b"transfer-encoding" not in self.fields:
+            return False
+        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+        return not self.http_1_0 and len(codings) == 1 and codings[0].strip().lower() == b"chunked"
+
+    @property
+    def expects_continue(self) -> bool:
+        """Tell whether the client waits for a word before it sends its body."""
+        return self.fields.get(b"expect", b"").strip().lower() == b"100-continue"
+
+    @property
+    def head_bytes(self) -> int:
+        """Size of the head's fields, with what stands between them."""
+        return sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     @property
     def has_body(self) -> bool:
@@ -42,10 +83,21 @@ class Incoming:
                 return value.decode("latin-1")
         return None
 
-    def upstream_head(self, host: bytes, request_id: bytes, authorization: bytes | None) -> bytes:
-        """Build the head for the upstream request (see `headers.request_head`)."""
+    def upstream_head(
+        self, host: bytes, request_id: bytes, authorization: bytes | None, own_lines: bytes = b""
+    ) -> bytes:
+        """Build the head for the upstream request (see `headers.request_head`).
+
+        `authorization` stands in place of the client's key; an empty one takes it away, None lets it pass. `own_lines`
+        name the engine's rank in place of the client.
+        """
         length = self.size_bytes if self.has_body else None
-        return request_head(self.method, self.target, self.headers, host, request_id, length, authorization)
+        headers, forwarded = self.headers, self.forwarded
+        dropped = DROPPED[authorization is not None, own_lines != b"", forwarded.trusted]
+        own_lines = forwarded.lines(headers) + own_lines
+        if authorization:
+            own_lines += b"authorization: %b\r\n" % authorization
+        return request_head(self.method, self.target, headers, host, request_id, length, own_lines, dropped)
 
     def add(self, data: bytes) -> None:
         """Take a piece of the body in."""

@@ -10,6 +10,7 @@ import msgspec
 
 from router.core.prompt import Bytes, PromptBuilder, scope_hash, session_hash
 from router.core.types import Prompt, RoutingRequest
+from router.proxy.model_field import form_model
 
 Raw = msgspec.Raw
 
@@ -71,7 +72,6 @@ class _Part(msgspec.Struct):
 
 
 _decode_body = msgspec.json.Decoder(_Body).decode
-_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 _decode_messages = msgspec.json.Decoder(list[_Message]).decode
 _decode_part = msgspec.json.Decoder(_Part).decode
@@ -83,14 +83,7 @@ _decode_ids = msgspec.json.Decoder(list[int]).decode
 def is_batch(urgency: str) -> bool:
     """Tell whether a priority header asks for less than the usual: `batch`, or a number above 0 as vLLM has it."""
     word = urgency.strip().lower()
-    return word == "batch" or (word.isdecimal() and int(word) > 0)
-
-
-def with_model(body: bytes, model: str) -> bytes:
-    """Return a JSON object with another `model`; every other field as it was written."""
-    fields = _decode_fields(body)
-    fields["model"] = Raw(msgspec.json.encode(model))
-    return msgspec.json.encode(fields)
+    return word == "batch" or (word.isdecimal() and word.strip("0") != "")
 
 
 def stored_object_hash(object_id: str) -> int:
@@ -129,7 +122,7 @@ def read_request(path: str, body: bytes, session: str | None) -> RoutingRequest:
 
 def _unread(path: str, body: bytes, session: str | None) -> RoutingRequest:
     try:
-        model = _decode_named(body).model if body[:1] == b"{" else ""
+        model = _decode_named(body).model if body[:1] == b"{" else form_model(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         model = ""
     stored = None

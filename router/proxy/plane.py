@@ -15,11 +15,12 @@ from router.core.landmarks import Question, question
 from router.core.queue import Waiting
 from router.core.replica import Replica
 from router.core.ticket import Ticket
-from router.core.types import Outcome, ReplicaId, RoutingRequest
-from router.ports import Observer, Store
+from router.core.types import Outcome, OutcomeKind, ReplicaId, RoutingRequest
+from router.ports import Observer, RequestRecord, Store
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
-from router.proxy.openai import PRIORITY_HEADERS, is_batch, read_request, stored_object_hash, with_model
+from router.proxy.model_field import with_model
+from router.proxy.openai import PRIORITY_HEADERS, is_batch, read_request, stored_object_hash
 from router.proxy.pool import Address, Pool
 from router.proxy.waiting_room import WaitingRoom
 
@@ -57,32 +58,49 @@ class Limits:
     """Silence after which a stream that has not begun gets a comment; 0: none."""
 
 
+class Nobody:
+    """The observer while there is none."""
+
+    def request_finished(self, record: RequestRecord) -> None:
+        """A request is over."""
+
+    def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
+        """An attempt failed."""
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 class Plane:
     """The data plane's shared state."""
 
     def __init__(
         self,
         fleet: Fleet,
-        observer: Observer,
         limits: Limits,
-        session_headers: tuple[bytes, ...] = (b"x-session-id",),
         authorization: bytes | None = None,
         store: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`session_headers` in lower case, first found wins; `authorization` replaces the clients' towards engines.
+        """`authorization` replaces the clients' towards engines.
 
         `store`: what is shared with other routers; None for a router on its own.
         """
         self.fleet = fleet
-        self.observer = observer
+        self.observer: Observer = Nobody()
         self.store = store
         self.limits = limits
-        self.session_headers = session_headers
+        self.session_headers: tuple[bytes, ...] = ()
+        """In lower case; the first one that a request has names its session."""
         self.authorization = authorization
         self.clock = clock
         self.aliases: dict[str, str] = {}
         """Names that clients may use -> the models they stand for."""
+        self.opening_seen: Callable[[RoutingRequest, bytes], None] | None = None
+        """Is shown every request that begins with what sessions share, and its body."""
+        self.unknown_model_seen: Callable[[], None] = _nothing
+        """Is told that a model was asked for which no replica serves."""
         self.admission = Admission(fleet, Rules(depth_s=0.0))
         self.room = WaitingRoom(self.admission, self._counted_in, clock)
         self.pools: dict[ReplicaId, Pool] = {}
@@ -105,6 +123,8 @@ class Plane:
         if request.model in self.aliases:
             incoming.replace_body(with_model(incoming.body(), self.aliases[request.model]))
             request = read_request(incoming.path, incoming.body(), session)
+        if self.opening_seen is not None and request.prompt is not None and request.prompt.opening_blocks:
+            self.opening_seen(request, incoming.body())
         urgency = incoming.first_of(PRIORITY_HEADERS)
         return request if urgency is None else request._replace(batch=is_batch(urgency))
 

@@ -104,6 +104,7 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         model=request.model if request else "",
         shape=request.shape if request else "unknown",
         streaming=bool(request and request.streaming),
+        batch=bool(request and request.batch),
         status=ended.status or CLIENT_LEFT_STATUS,
         outcome=None if outcome is None else outcome.kind,
         decision=None if ticket is None else ticket.decision,

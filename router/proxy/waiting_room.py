@@ -26,15 +26,16 @@ class Held(Protocol):
         """It is its turn; it is counted in already."""
 
     def waited_too_long(self, wait_s: float) -> None:
-        """It has waited for as long as is allowed; `wait_s`: the predicted wait of one that comes now."""
+        """It has waited for as long as is allowed, or must make room; `wait_s`: how long it would still have waited."""
+
+    def nobody_serves(self) -> None:
+        """No replica serves its model any more."""
 
 
 class WaitingRoom:
     """All requests that wait in this router."""
 
-    def __init__(
-        self, admission: Admission, counted_in: Callable[[Ticket], None], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, admission: Admission, counted_in: Callable[[Ticket], None], clock: Callable[[], float]) -> None:
         """`counted_in` is told of every request that is sent from here."""
         self._admission = admission
         self._counted_in = counted_in
@@ -67,16 +68,29 @@ class WaitingRoom:
 
     def _tick(self) -> None:
         self._timer = None
-        now = self._clock()
+        try:
+            self._look(self._clock())
+        finally:
+            self._wind_up()
+
+    def _look(self, now: float) -> None:
+        admission = self._admission
         self._ticks += 1
-        self._send(self._admission.tick(now))
+        self._send(admission.tick(now))
         if self._ticks % RECONSIDER_TICKS == 0:
-            self._send(self._admission.reconsider(now))
-        for waiting in self._admission.overdue(now):
-            wait_s = self._admission.predicted_wait_s(waiting, now)
-            self._admission.leave(waiting)
-            self._held.pop(waiting.number).waited_too_long(wait_s)
-        self._wind_up()
+            self._send(admission.reconsider(now))
+            for waiting in admission.unserved():
+                if who := self._let_go(waiting):
+                    who.nobody_serves()
+        for waiting in admission.overdue(now):
+            wait_s = admission.predicted_wait_s(waiting, now)
+            if who := self._let_go(waiting):
+                who.waited_too_long(wait_s)
+
+    def _let_go(self, waiting: Waiting) -> Held | None:
+        """Take one out; return who is to be told. None: its client has gone meanwhile."""
+        self._admission.leave(waiting)
+        return self._held.pop(waiting.number, None)
 
     def _send(self, sent: Iterable[tuple[Waiting, Ticket]]) -> None:
         """Send requests, all counted in before the first goes: what that sets off must find the books in order."""

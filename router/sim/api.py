@@ -28,6 +28,7 @@ from router.sim.prompts import (
     rerank_prompts,
     scope_salt,
 )
+from router.sim.ranks import RANK_HEADER, Rank
 from router.sim.record import Arrival
 from router.sim.reply import Reply
 from router.sim.state import ReplicaState, random_id
@@ -104,7 +105,8 @@ def chat(state: ReplicaState, call: Call) -> Generation:
     outputs = [chat_output(state, body, prompt, wish, index) for index in range(as_integer(body.get("n"), 1))]
     usage = UsageWish.of(body.get("stream_options"), forced=state.options.force_include_usage)
     form = ChatForm(label, usage, token_ids=bool(body.get("return_token_ids")))
-    work = _work(state, call, form, [(prompt, output) for output in outputs], salt, wish.limit_tokens)
+    rows = [(prompt, output) for output in outputs]
+    work = _work(state, call, form, rows, salt, wish.limit_tokens, _rank_asked_for(state, call))
     work.streaming, work.shared_prompt = bool(body.get("stream")), True
     return Generation(state, work, call.reply).start()
 
@@ -143,7 +145,7 @@ def completions(state: ReplicaState, call: Call) -> Generation:
         rows.extend((prompt, state.planner.text(prompt, wish, copy)) for copy in copies)
     usage = UsageWish.of(body.get("stream_options"), forced=state.options.force_include_usage)
     form = CompletionForm(label, usage, token_ids=bool(body.get("return_token_ids")))
-    work = _work(state, call, form, rows, salt, limit_tokens)
+    work = _work(state, call, form, rows, salt, limit_tokens, _rank_asked_for(state, call))
     work.streaming, work.shared_prompt = bool(body.get("stream")), len(prompts) == 1
     return Generation(state, work, call.reply).start()
 
@@ -160,7 +162,8 @@ def messages(state: ReplicaState, call: Call) -> Generation:
     prompt = limited(chat_prompt(state.tokenizer, turned), state.max_model_len)
     wish = wish_of(state, body, prompt)
     output = chat_output(state, turned, prompt, wish)
-    work = _work(state, call, MessagesForm(label), [(prompt, output)], salt, wish.limit_tokens)
+    form, rank = MessagesForm(label), _rank_asked_for(state, call)
+    work = _work(state, call, form, [(prompt, output)], salt, wish.limit_tokens, rank)
     work.streaming, work.anthropic = bool(body.get("stream")), True
     return Generation(state, work, call.reply).start()
 
@@ -224,7 +227,9 @@ def transcriptions(state: ReplicaState, call: Call) -> Generation:
     prompt = array("I", (first + len(body) + position for position in range(_AUDIO_TOKENS)))
     output = state.planner.text(prompt, wish_of(state, {}, prompt))
     form = pooled.transcription(-(-len(body) // _AUDIO_BYTES_PER_S))
-    return Generation(state, _work(state, call, form, [(prompt, output)], salt, len(output.pieces)), call.reply).start()
+    rank = state.ranks.least_loaded()
+    work = _work(state, call, form, [(prompt, output)], salt, len(output.pieces), rank)
+    return Generation(state, work, call.reply).start()
 
 
 def _pooling(
@@ -240,8 +245,13 @@ def _pooling(
     prompts = [limited(prompt, state.max_model_len) for prompt in prompts_of(state.tokenizer, body)]
     nothing = Output(array("I"), [], "stop")
     rows = [(prompt, nothing) for prompt in prompts]
-    work = _work(state, call, form_of(label, body), rows, salt, 1)
+    work = _work(state, call, form_of(label, body), rows, salt, 1, state.ranks.least_loaded())
     return Generation(state, work, call.reply).start()
+
+
+def _rank_asked_for(state: ReplicaState, call: Call) -> Rank:
+    """Return the rank for a chat, completion or message: no other route looks at the header."""
+    return state.ranks.asked_for(call.arrival.header(RANK_HEADER))
 
 
 def _work(
@@ -251,7 +261,10 @@ def _work(
     rows: Sequence[tuple[array[int], Output]],
     salt: int,
     limit_tokens: int,
+    rank: Rank,
 ) -> Work:
     choices = [Choice(index, prompt, output) for index, (prompt, output) in enumerate(rows)]
     details = state.options.prompt_tokens_details
-    return Work(state.next_id(), form, choices, salt=salt, details=details, limit_tokens=limit_tokens, taken=call.taken)
+    return Work(
+        state.next_id(), rank, form, choices, salt=salt, details=details, limit_tokens=limit_tokens, taken=call.taken
+    )

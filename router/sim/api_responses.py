@@ -39,7 +39,8 @@ def create(state: ReplicaState, call: Call) -> Generation | None:
         if keeps:
             state.responses[label.ident] = stored
 
-    work = Work(state.next_id(), ResponsesForm(stored.record, settled), [Choice(0, prompt, output)], salt=salt)
+    form, rank = ResponsesForm(stored.record, settled), state.ranks.least_loaded()
+    work = Work(state.next_id(), rank, form, [Choice(0, prompt, output)], salt=salt)
     work.limit_tokens, work.streaming, work.taken = wish.limit_tokens, bool(body.get("stream")), call.taken
     if body.get("background"):
         _in_background(state, call, work, stored, keeps)

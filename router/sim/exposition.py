@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import resource
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from router.sim.engine import Engine
 from router.sim.meters import Histogram, HttpMeters, RequestMeters
@@ -18,7 +18,7 @@ _SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
 
 _CACHE_CONFIG = {
     "_block_size_resolved": "True", "cache_dtype": "auto", "cache_hit_alignment_tokens": "None",
-    "enable_mamba_shared_prefix_checkpoint": "False", "enable_prefix_caching": "True", "engine": "0",
+    "enable_mamba_shared_prefix_checkpoint": "False", "enable_prefix_caching": "True",
     "gpu_memory_utilization": "0.92", "hash_block_size": "None", "is_attention_free": "False",
     "kv_cache_dtype_skip_layers": "[]", "kv_cache_layout": "None", "kv_cache_memory_bytes": "None",
     "kv_offloading_backend": "native", "kv_offloading_size": "None", "kv_sharing_fast_prefill": "False",
@@ -37,13 +37,20 @@ Labels = dict[str, str]
 Sample = tuple[Labels, float]
 
 
+class EngineReading(NamedTuple):
+    """One engine, and the histograms of its requests."""
+
+    engine: Engine
+    requests: RequestMeters
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """All that the exposition tells."""
 
     model: str
-    engine: Engine
-    requests: RequestMeters
+    engines: Sequence[EngineReading]
+    """By data-parallel rank."""
     http: HttpMeters
     start_time_s: float
     """Unix time of the process's start; that of all `_created` gauges too."""
@@ -51,6 +58,23 @@ class Reading:
     max_model_len: int
     sleep_state: str = "awake"
     old_names: bool = False
+
+    def each(self) -> Iterator[tuple[Labels, EngineReading]]:
+        """Give the engines with the labels that tell them apart."""
+        for rank, engine in enumerate(self.engines):
+            yield {"engine": str(rank), "model_name": self.model}, engine
+
+    def samples(self, value_of: Callable[[Engine], float]) -> list[Sample]:
+        """Return one sample for each engine."""
+        return [(labels, value_of(read.engine)) for labels, read in self.each()]
+
+    def split(self, label: str, values_of: Callable[[Engine], Mapping[str, float]]) -> list[Sample]:
+        """Return samples for each engine that one more label tells apart."""
+        return [
+            (dict(sorted((labels | {label: key}).items())), value)
+            for labels, read in self.each()
+            for key, value in values_of(read.engine).items()
+        ]
 
 
 def exposition(reading: Reading) -> bytes:
@@ -82,68 +106,91 @@ def _process(reading: Reading) -> Iterator[str]:
 
 
 def _gauges(reading: Reading) -> Iterator[str]:
-    engine, base = reading.engine, {"engine": "0", "model_name": reading.model}
-    waiting = float(engine.waiting)
     for unit in ("estimated_flops", "estimated_read_bytes", "estimated_write_bytes"):
-        yield from _counter(reading, f"{unit}_per_gpu", "Estimate for model utilisation, one GPU.", [(base, 0.0)])
-    yield from _vllm("num_requests_running", "gauge", "Requests in execution batches.", [(base, float(engine.running))])
-    yield from _vllm("num_requests_waiting", "gauge", "Requests waiting to be processed.", [(base, waiting)])
-    reasons = [(base | {"reason": "capacity"}, waiting), (base | {"reason": "deferred"}, 0.0)]
-    yield from _vllm("num_requests_waiting_by_reason", "gauge", "Waiting requests by reason.", reasons)
-    states = [(base | {"sleep_state": state}, float(state == reading.sleep_state)) for state in _SLEEP_STATES]
-    yield from _vllm("engine_sleep_state", "gauge", "Awake, or the level of sleep.", states)
+        nothing = reading.samples(lambda _: 0.0)
+        yield from _counter(reading, f"{unit}_per_gpu", "Estimate for model utilisation, one GPU.", nothing)
     usage_name = "gpu_cache_usage_perc" if reading.old_names else "kv_cache_usage_perc"
-    yield from _vllm(usage_name, "gauge", "KV cache usage; 1 is full.", [(base, engine.kv_usage_ratio)])
+    states = {state: float(state == reading.sleep_state) for state in _SLEEP_STATES}
+    for name, text, samples in (
+        ("num_requests_running", "Requests in execution batches.", reading.samples(lambda one: float(one.running))),
+        ("num_requests_waiting", "Requests waiting to be processed.", reading.samples(lambda one: float(one.waiting))),
+        ("num_requests_waiting_by_reason", "Waiting requests by reason.", reading.split("reason", _waiting)),
+        ("engine_sleep_state", "Awake, or the level of sleep.", reading.split("sleep_state", lambda _: states)),
+        (usage_name, "KV cache usage; 1 is full.", reading.samples(lambda one: one.kv_usage_ratio)),
+    ):
+        yield from _vllm(name, "gauge", text, samples)
+
+
+def _waiting(engine: Engine) -> Mapping[str, float]:
+    return {"capacity": float(engine.waiting), "deferred": 0.0}
 
 
 def _counters(reading: Reading) -> Iterator[str]:
-    stats, base = reading.engine.stats, {"engine": "0", "model_name": reading.model}
     prefix = "gpu_prefix_cache" if reading.old_names else "prefix_cache"
-    computed = float(stats.prompt_tokens - stats.prefix_hits_tokens)
-    hits = float(stats.prefix_hits_tokens)
-    plain = (
-        (f"{prefix}_queries", "Prefix cache queries, in tokens.", float(stats.prefix_queries_tokens)),
-        (f"{prefix}_hits", "Prefix cache hits, in tokens.", hits),
-        ("external_prefix_cache_queries", "Queries of a KV connector's cache, in tokens.", 0.0),
-        ("external_prefix_cache_hits", "Hits of a KV connector's cache, in tokens.", 0.0),
-        ("mm_cache_queries", "Multi-modal cache queries, in items.", 0.0),
-        ("mm_cache_hits", "Multi-modal cache hits, in items.", 0.0),
-        ("num_preemptions", "Preemptions by the scheduler.", float(stats.preemptions)),
-        ("prompt_tokens", "Prefill tokens processed.", float(stats.prompt_tokens)),
+    values: tuple[tuple[str, str, Callable[[Engine], float]], ...] = (
+        (f"{prefix}_queries", "Prefix cache queries, in tokens.", lambda one: one.stats.prefix_queries_tokens),
+        (f"{prefix}_hits", "Prefix cache hits, in tokens.", lambda one: one.stats.prefix_hits_tokens),
+        ("external_prefix_cache_queries", "Queries of a KV connector's cache, in tokens.", lambda _: 0.0),
+        ("external_prefix_cache_hits", "Hits of a KV connector's cache, in tokens.", lambda _: 0.0),
+        ("mm_cache_queries", "Multi-modal cache queries, in items.", lambda _: 0.0),
+        ("mm_cache_hits", "Multi-modal cache hits, in items.", lambda _: 0.0),
+        ("num_preemptions", "Preemptions by the scheduler.", lambda one: one.stats.preemptions),
+        ("prompt_tokens", "Prefill tokens processed.", lambda one: one.stats.prompt_tokens),
     )
-    for name, text, value in plain:
-        yield from _counter(reading, name, text, [(base, value)])
-    sources = {"local_compute": max(0.0, computed), "local_cache_hit": hits, "external_kv_transfer": 0.0}
-    yield from _split(reading, "prompt_tokens_by_source", "Prompt tokens by source.", "source", sources)
-    yield from _counter(reading, "prompt_tokens_cached", "Cached prompt tokens.", [(base, hits)])
-    tiers = dict.fromkeys(("device", "host", "p2p", "disk", "external_unspecified"), 0.0) | {"device": hits}
-    yield from _split(reading, "prompt_tokens_cached_by_source", "Cached prompt tokens by tier.", "source", tiers)
-    yield from _counter(reading, "generation_tokens", "Tokens generated.", [(base, float(stats.generation_tokens))])
-    reasons = dict.fromkeys(("stop", "length", "abort", "error", "repetition"), 0.0)
-    reasons |= {reason: float(count) for reason, count in stats.finished.items()}
-    yield from _split(reading, "request_success", "Finished requests by reason.", "finished_reason", reasons)
+    for name, text, value_of in values:
+        yield from _counter(reading, name, text, reading.samples(value_of))
+    for name, text, samples in (
+        ("prompt_tokens_by_source", "Prompt tokens by source.", reading.split("source", _sources)),
+        ("prompt_tokens_cached", "Cached prompt tokens.", reading.samples(lambda one: one.stats.prefix_hits_tokens)),
+        ("prompt_tokens_cached_by_source", "Cached prompt tokens by tier.", reading.split("source", _tiers)),
+        ("generation_tokens", "Tokens generated.", reading.samples(lambda one: one.stats.generation_tokens)),
+        ("request_success", "Finished requests by reason.", reading.split("finished_reason", _finished)),
+        ("admission_rejections", "Requests refused by a queue limit.", _rejections(reading)),
+    ):
+        yield from _counter(reading, name, text, samples)
+
+
+def _sources(engine: Engine) -> Mapping[str, float]:
+    stats = engine.stats
+    computed = max(0.0, stats.prompt_tokens - stats.prefix_hits_tokens)
+    return {"local_compute": computed, "local_cache_hit": stats.prefix_hits_tokens, "external_kv_transfer": 0.0}
+
+
+def _tiers(engine: Engine) -> Mapping[str, float]:
+    others = dict.fromkeys(("host", "p2p", "disk", "external_unspecified"), 0.0)
+    return {"device": float(engine.stats.prefix_hits_tokens)} | others
+
+
+def _finished(engine: Engine) -> Mapping[str, float]:
+    return dict.fromkeys(("stop", "length", "abort", "error", "repetition"), 0.0) | engine.stats.finished
+
+
+def _rejections(reading: Reading) -> list[Sample]:
+    """Return the counts of vLLM's HTTP server: for all engines together."""
     model = {"model_name": reading.model}
-    rejections = [
-        (model | {"reason": "max_num_queued_reqs"}, float(stats.rejected)),
+    rejected = float(sum(read.engine.stats.rejected for read in reading.engines))
+    return [
+        (model | {"reason": "max_num_queued_reqs"}, rejected),
         (model | {"reason": "max_num_queued_tokens"}, 0.0),
     ]
-    yield from _counter(reading, "admission_rejections", "Requests refused by a queue limit.", rejections)
 
 
 def _histograms(reading: Reading) -> Iterator[str]:
-    base = {"engine": "0", "model_name": reading.model}
-    for name, histogram in reading.requests.histograms.items():
+    for name in reading.engines[0].requests.histograms:
         text = f"Histogram of {name.replace('_', ' ')}, one observation a request, step or token."
-        yield from _buckets(f"vllm:{name}", text, [(base, histogram)], reading.start_time_s)
-    yield from _vllm("cache_config_info", "gauge", "Information of the cache configuration", [(_cache(reading), 1.0)])
+        rows = [(labels, read.requests.histograms[name]) for labels, read in reading.each()]
+        yield from _buckets(f"vllm:{name}", text, rows, reading.start_time_s)
+    caches = [(_cache(reading, read.engine, labels["engine"]), 1.0) for labels, read in reading.each()]
+    yield from _vllm("cache_config_info", "gauge", "Information of the cache configuration", caches)
 
 
-def _cache(reading: Reading) -> Labels:
-    config = reading.engine.config
+def _cache(reading: Reading, engine: Engine, rank: str) -> Labels:
+    config = engine.config
     blocks = str(config.block_tokens)
     sized = {
         "block_size": blocks,
         "effective_attention_block_size": blocks,
+        "engine": rank,
         "kv_cache_max_concurrency": f"{config.kv_tokens / reading.max_model_len:.2f}",
         "kv_cache_size_tokens": str(config.num_blocks * config.block_tokens),
         "num_gpu_blocks": str(config.num_blocks),
@@ -170,12 +217,6 @@ def _http(reading: Reading) -> Iterator[str]:
     yield from _buckets("http_request_duration_highr_seconds", "Latency, many buckets.", fine, start_s)
     coarse = [({"handler": handler, "method": method}, known) for (handler, method), known in http.coarse.items()]
     yield from _buckets("http_request_duration_seconds", "Latency by handler, few buckets.", coarse, start_s)
-
-
-def _split(reading: Reading, name: str, text: str, label: str, values: Mapping[str, float]) -> Iterator[str]:
-    base = {"engine": "0", "model_name": reading.model}
-    samples = [(dict(sorted((base | {label: key}).items())), value) for key, value in values.items()]
-    return _counter(reading, name, text, samples)
 
 
 def _counter(reading: Reading, name: str, text: str, samples: list[Sample]) -> Iterator[str]:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from router.sim.driver import EngineDriver
 from router.sim.errors import BUSY, ENGINE_DEAD, Refusal, refusal_body
 from router.sim.faults import UNHURT, FaultKind, Taken
 from router.sim.forms import Choice, Form, usage_of
-from router.sim.meters import Finish, RequestMeters
+from router.sim.meters import Finish
+from router.sim.ranks import Rank
 from router.sim.types import DoesNotFit, Event, Finished, SimRequest, Tokens
 
 _KEEP_ALIVE = b": keep-alive\n\n"
@@ -61,6 +61,8 @@ class Work:
 
     ident: str
     """The engine's request ids begin with it."""
+    rank: Rank
+    """Where it runs."""
     form: Form
     choices: Sequence[Choice]
     salt: int = 0
@@ -77,14 +79,6 @@ class Work:
 
 class Workshop(Protocol):
     """What a generation needs of its replica."""
-
-    @property
-    def driver(self) -> EngineDriver:
-        """The engine."""
-
-    @property
-    def meters(self) -> RequestMeters:
-        """Histograms."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -117,7 +111,7 @@ class Generation:
         self._events_sent = 0
         self._error_after = work.taken.get(FaultKind.STREAM_ERROR)
         self._keep_alive: asyncio.TimerHandle | None = None
-        self._driver = shop.driver
+        self._driver, self._meters = work.rank.driver, work.rank.meters
 
     def start(self) -> Generation:
         """Put all prompts in the engine's line, and send what goes out before it begins.
@@ -194,9 +188,9 @@ class Generation:
         if event.first:
             choice.cached_tokens = event.cached_tokens
             self._first_s[event.request_id] = event.at_s
-            self._shop.meters.first_token(event.at_s - self._begun_s, len(choice.prompt) - event.cached_tokens)
+            self._meters.first_token(event.at_s - self._begun_s, len(choice.prompt) - event.cached_tokens)
         else:
-            self._shop.meters.more_tokens(event.count, event.at_s - self._last_s[event.request_id])
+            self._meters.more_tokens(event.count, event.at_s - self._last_s[event.request_id])
         self._last_s[event.request_id] = event.at_s
 
     def _take_end(self, event: Finished) -> None:
@@ -225,7 +219,7 @@ class Generation:
         ttft_s = self._first_s[event.request_id] - self._begun_s
         # The engine keeps its queue times to itself: what was not own prefill at full speed was waiting.
         own_s = (event.prompt_tokens - event.cached_tokens) / config.prefill_tokens_per_s
-        self._shop.meters.finished(
+        self._meters.finished(
             Finish(
                 event.prompt_tokens,
                 event.cached_tokens,

@@ -12,6 +12,9 @@ VERSION = "0.32.0"
 FINGERPRINT = f"vllm-{VERSION}-5117c0de"
 """`system_fingerprint`: vLLM's has a hash of its configuration at the end; ours is the same for all replicas."""
 
+MAX_RANKS = 1024
+"""As many data-parallel ranks as a replica of the router's may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimOptions:
@@ -41,6 +44,8 @@ class SimOptions:
     """VLLM_ENABLE_RESPONSES_API_STORE=1: responses can be fetched and continued, here only. vLLM's default: off."""
     server_load_tracking: bool = False
     """--enable-server-load-tracking: /load counts; otherwise it says 0 for ever."""
+    data_parallel: int = 1
+    """--data-parallel-size: engines with caches of their own behind this one server."""
     dev_mode: bool = False
     """VLLM_SERVER_DEV_MODE=1: /sleep, /wake_up, /reset_prefix_cache and their like exist."""
     recorded_requests: int = 512
@@ -54,5 +59,7 @@ class SimOptions:
         """
         if not self.models or not all(self.models):
             raise ValueError("a replica serves at least one model, and names are not empty")
+        if not 1 <= self.data_parallel <= MAX_RANKS:
+            raise ValueError(f"data_parallel is from 1 to {MAX_RANKS}")
         if self.time_scale <= 0 or self.keep_alive_s <= 0 or self.max_model_len < 1 or self.recorded_requests < 0:
             raise ValueError("time_scale, keep_alive_s, max_model_len: above 0; recorded_requests: 0 or more")

@@ -63,7 +63,7 @@ class SimReplica:
 
     @property
     def engine(self) -> Engine:
-        """The engine of now; a restart puts another in its place."""
+        """The engine of now, of rank 0 where it is data-parallel; a restart puts another in its place."""
         return self.state.driver.engine
 
     @property
@@ -87,7 +87,7 @@ class SimReplica:
         self._close_listener()
         for timer in self._timers:
             timer.cancel()
-        self.state.driver.stop()
+        self.state.stop()
         self._reset_connections()
         await self.wait_for(lambda: not self._connections, _STOP_S)
 
@@ -224,7 +224,7 @@ class SimReplica:
     def _fault_set(self, fault: Fault) -> None:
         begin: dict[FaultKind, Callable[[], None]] = {
             FaultKind.REFUSE: self._close_listener,
-            FaultKind.SLEEP: self._fall_asleep,
+            FaultKind.SLEEP: lambda: self.state.sleep(1),
             FaultKind.SILENT_SIGTERM: self._fall_silent,
             FaultKind.ENGINE_DIED: lambda: self._lose_engine(fault.delay_s or _DEATH_S),
             FaultKind.RESTART_COLD: self.restart_cold,
@@ -239,19 +239,14 @@ class SimReplica:
         if fault.kind in (FaultKind.SILENT_SIGTERM, FaultKind.ENGINE_DIED):
             self.restart_cold()  # What comes back is another process.
         elif fault.kind is FaultKind.SLEEP:
-            self.state.sleep_level = 0
-            self.state.driver.thaw()
+            self.state.sleep(0)
         self._reopen()
         self.changed()
-
-    def _fall_asleep(self) -> None:
-        self.state.sleep_level = 1
-        self.state.driver.freeze()
 
     def _fall_silent(self) -> None:
         self._close_listener()
         self._close_idle_connections()
-        self.state.driver.freeze()
+        self.state.freeze()
 
     def _lose_engine(self, delay_s: float) -> None:
         self.state.fail_all()

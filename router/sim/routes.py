@@ -189,29 +189,27 @@ def _metrics(state: ReplicaState, call: Call) -> None:
 
 
 def _reset_prefix_cache(state: ReplicaState, call: Call) -> None:
-    _json(call, {"success": state.driver.engine.reset_prefix_cache()})
+    _json(call, {"success": state.reset_prefix_caches()})
 
 
 def _sleep(state: ReplicaState, call: Call) -> None:
     query = call.arrival.target.partition("?")[2]
-    state.sleep_level = 2 if "level=2" in query else 1
-    state.driver.freeze()
+    state.sleep(2 if "level=2" in query else 1)
     _json(call, {"status": "sleeping", "level": state.sleep_level})
 
 
 def _wake(state: ReplicaState, call: Call) -> None:
-    state.sleep_level = 0
-    state.driver.thaw()
+    state.sleep(0)
     _json(call, {"status": "awake", "tags": None})
 
 
 def _pause(state: ReplicaState, call: Call) -> None:
-    state.driver.freeze()
+    state.pause(True)
     _json(call, {"status": "paused"})
 
 
 def _resume(state: ReplicaState, call: Call) -> None:
-    state.driver.thaw()
+    state.pause(False)
     _json(call, {"status": "resumed"})
 
 
@@ -220,7 +218,7 @@ def _is_sleeping(state: ReplicaState, call: Call) -> None:
 
 
 def _is_paused(state: ReplicaState, call: Call) -> None:
-    _json(call, {"is_paused": state.driver.frozen})
+    _json(call, {"is_paused": state.paused})
 
 
 def _json(call: Call, body: Body) -> None:

@@ -11,11 +11,12 @@ from functools import cache
 from typing import Any
 
 from router.sim.driver import EngineDriver
-from router.sim.exposition import Reading, exposition
+from router.sim.exposition import EngineReading, Reading, exposition
 from router.sim.generation import Generation
-from router.sim.meters import HttpMeters, RequestMeters
+from router.sim.meters import HttpMeters
 from router.sim.options import SimOptions
 from router.sim.plan import Planner
+from router.sim.ranks import Rank, Ranks
 from router.sim.tokenizer import Tokenizer
 
 
@@ -51,13 +52,21 @@ class ReplicaState:
         self.planner = Planner(self.tokenizer)
         self.adapters: list[str] = []
         """Names of LoRA adapters of the first model."""
-        self.driver = EngineDriver(options.engine, loop, options.time_scale, changed)
         self.max_model_len = min(options.max_model_len, options.engine.capacity_tokens)
-        self.meters = RequestMeters(self.max_model_len)
+        drivers = [
+            EngineDriver(options.engine, loop, options.time_scale, changed) for _ in range(options.data_parallel)
+        ]
+        self.ranks = Ranks([Rank(driver, self.max_model_len) for driver in drivers])
         self.sleep_level = 0
         """0: awake; 1: weights offloaded; 2: all discarded."""
+        self.paused = False
         self._process = _Process()
         self._ids = 0
+
+    @property
+    def driver(self) -> EngineDriver:
+        """The engine of rank 0: the only one, unless it is data-parallel."""
+        return self.ranks.all[0].driver
 
     @property
     def sse_keep_alive_s(self) -> float:
@@ -97,12 +106,44 @@ class ReplicaState:
         started_s = self._process.start_time_s
         for generation in tuple(self._process.generations):
             generation.lost()
-        self.driver.restart()
-        self.meters = RequestMeters(self.max_model_len)
+        for rank in self.ranks.all:
+            rank.restart()
         self._process = _Process()
         # Two restarts within the clock's resolution are still two.
         self._process.start_time_s = max(self._process.start_time_s, started_s + 0.01)
-        self.sleep_level = 0
+        self.sleep_level, self.paused = 0, False
+
+    def sleep(self, level: int) -> None:
+        """Stop all engines; what is sent to them waits."""
+        self.sleep_level = level
+        self._let_run()
+
+    def pause(self, paused: bool) -> None:
+        """Stop all engines, or let them go on."""
+        self.paused = paused
+        self._let_run()
+
+    def _let_run(self) -> None:
+        if self.sleep_level or self.paused:
+            self.freeze()
+        else:
+            for rank in self.ranks.all:
+                rank.driver.thaw()
+
+    def freeze(self) -> None:
+        """Stop all engines' clocks."""
+        for rank in self.ranks.all:
+            rank.driver.freeze()
+
+    def stop(self) -> None:
+        """Set no more timers."""
+        for rank in self.ranks.all:
+            rank.driver.stop()
+
+    def reset_prefix_caches(self) -> bool:
+        """Empty all engines' caches; whether all of them could."""
+        emptied = [rank.driver.engine.reset_prefix_cache() for rank in self.ranks.all]
+        return all(emptied)
 
     def next_id(self) -> str:
         """Return an id for the engine, never used before."""
@@ -114,8 +155,7 @@ class ReplicaState:
         states = ("awake", "weights_offloaded", "discard_all")
         reading = Reading(
             model=self.options.models[0],
-            engine=self.driver.engine,
-            requests=self.meters,
+            engines=[EngineReading(rank.driver.engine, rank.meters) for rank in self.ranks.all],
             http=self.http,
             start_time_s=self._process.start_time_s,
             cpu_s=time.process_time() - self._process.cpu_base_s,

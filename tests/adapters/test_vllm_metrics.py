@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.adapters.vllm_metrics import NAMES, parse_report
+from router.adapters.vllm_metrics import NAMES, parse_ranks, parse_report
 from router.core.types import EngineReport
 
 REAL = (Path(__file__).parents[1] / "sim" / "data" / "vllm_metrics_excerpt.txt").read_text()
@@ -67,6 +68,47 @@ def test_data_parallel_ranks_are_one_replica() -> None:
     assert (report.running, report.waiting, report.kv_tokens, report.block_tokens) == (6, 4, 600_000, 16)
     assert report.prefix_queries_tokens == 2000.0
     assert report.kv_usage_ratio == 0.25
+
+
+def of_engine(label: int) -> list[str]:
+    """The lines of one engine of a data-parallel page. It runs as many requests as its label says."""
+    lines = [line.replace('engine="0"', f'engine="{label}"') for line in PAGE.splitlines() if 'engine="0"' in line]
+    return [re.sub(r"(num_requests_running\{.*\}) .*", rf"\1 {label}.0", line) for line in lines]
+
+
+def data_parallel(*labels: int) -> str:
+    """A page of several engines. Only the process's start is of all of them."""
+    engines = [line for label in labels for line in of_engine(label)]
+    return "\n".join(["process_start_time_seconds 1.79600599119e+09", *engines]) + "\n"
+
+
+def test_each_data_parallel_rank_is_read_for_itself() -> None:
+    first, third, whole = parse_ranks(data_parallel(0, 1, 2), (0, 2, None))
+    assert first == msgspec.structs.replace(READ, running=0)
+    assert third == msgspec.structs.replace(READ, running=2)
+    assert whole is not None
+    assert (whole.running, whole.kv_tokens) == (3, 900_000)
+
+
+def test_ranks_of_one_node_of_several_count_from_its_first_label() -> None:
+    """With hybrid load balancing the second node's labels begin above 0; requests name its ranks from 0 on."""
+    reports = parse_ranks(data_parallel(4, 5, 10, 11), (0, 1, 2, 3))
+    assert [report.running for report in reports if report] == [4, 5, 10, 11]
+
+
+def test_a_rank_that_the_page_has_not_is_none() -> None:
+    assert parse_ranks(data_parallel(0, 1), (1, 2)) == [msgspec.structs.replace(READ, running=1), None]
+
+
+def test_a_page_that_tells_no_ranks_apart_is_every_ranks() -> None:
+    page = PAGE.replace('engine="0",', "")
+    assert parse_ranks(page, (0, 7)) == [READ, READ]
+    assert parse_ranks("", (0, 7)) == [EngineReport(), EngineReport()]
+
+
+@given(st.text(), st.lists(st.none() | st.integers(0, 3), max_size=4))
+def test_any_text_is_read_for_any_ranks(text: str, ranks: list[int | None]) -> None:
+    assert len(parse_ranks(PAGE + text, ranks)) == len(ranks)
 
 
 def test_one_sleeping_rank_is_a_sleeping_replica() -> None:

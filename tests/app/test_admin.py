@@ -168,7 +168,7 @@ async def test_the_fleet_is_shown_with_addresses_and_books(stage: Stage) -> None
     assert [replica["url"] for replica in shown["replicas"]] == [replica.url for replica in replicas]
     first = shown["replicas"][0]
     assert first["id"] == router.id_of(replicas[0])
-    assert (first["state"], first["models"]) == ("up", ["sim-model"])
+    assert (first["state"], first["models"]) == ("ready", ["sim-model"])
     assert first["ledger"] == {"uncached_tokens": 0, "streams": 0}
     assert first["mirror"]["blocks"] > 0
     assert first["engine"]["kv_tokens"] == 300_000
@@ -283,6 +283,18 @@ async def test_explain_says_what_is_wrong(stage: Stage, body: bytes, status: int
     assert answer.json()["error"]["message"]
 
 
+async def test_what_the_admin_port_refuses_has_the_form_of_openais_errors(stage: Stage) -> None:
+    admin = await (await stage.router()).admin()
+    for answer, status, param in (
+        (await admin.get("/api/decisions", params={"limit": 0}), 422, "limit"),
+        (await admin.get("/api/nothing"), 404, None),
+        (await admin.post("/api/fleet"), 405, None),
+    ):
+        assert answer.status_code == status
+        error = answer.json()["error"]
+        assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", status, param)
+
+
 # Its own documentation
 
 
@@ -290,7 +302,7 @@ async def test_the_admin_api_documents_itself(stage: Stage) -> None:
     admin = await (await stage.router()).admin()
     assert (await admin.get("/docs")).status_code == 200
     schema = (await admin.get("/openapi.json")).json()
-    assert set(schema["paths"]) == {"/metrics", "/api/fleet", "/api/decisions", "/api/explain"}
+    assert {"/metrics", "/api/fleet", "/api/decisions", "/api/explain", "/api/replicas/{id}"} <= set(schema["paths"])
     for path in schema["paths"].values():
         for operation in path.values():
             assert operation["description"]

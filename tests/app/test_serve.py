@@ -158,7 +158,7 @@ async def test_after_a_signal_nothing_new_is_accepted(stage: Stage) -> None:
 
 async def test_a_stream_that_outlasts_the_grace_is_cut_and_frees_its_engine(stage: Stage) -> None:
     replica = await stage.replica(time_scale=1.0)
-    async with serving("--replica", replica.url, "--shutdown-grace-s", "1") as served:
+    async with serving("--replica", replica.url, "--grace-s", "1") as served:
         client = await stage.client(served)
         client.send(chat(stream=True, max_tokens=50_000, ignore_eos=True))
         answer = await client.head()
@@ -260,7 +260,7 @@ async def test_an_engine_behind_tls_is_trusted_by_the_systems_authorities(
             async with httpx.AsyncClient(trust_env=False, verify=False) as admin:
                 address = f"http://127.0.0.1:{outer.admin_port}/api/fleet"
                 shown: dict[str, Any] = (await admin.get(address)).json()["replicas"][0]
-            assert shown["state"] == "up"
+            assert shown["state"] == "ready"
         async with serving("--replica", url) as doubtful:
             assert (await stage.ask(doubtful, chat())).status == 503
 

@@ -37,6 +37,16 @@ SAMPLES = {
         ["https://e"],
         (("http://a:1", "http://b:1"), ("http://c:2", "http://d:80"), ("https://e:443",)),
     ),
+    "discover": Sample(
+        ["dns:a:1"], "dns:b:2, dns:c:3", ["dns:d:4"], (("dns:a:1",), ("dns:b:2", "dns:c:3"), ("dns:d:4",))
+    ),
+    "discover_interval_s": simple(1.0, 2.0, 3.0),
+    "alias": Sample(["a=b"], "c=d,e=f", ["g=h"], (("a=b",), ("c=d", "e=f"), ("g=h",))),
+    "unknown_model": simple("forward", "refuse", "forward"),
+    "warm_up_tokens": simple(1, 2, 3),
+    "health_interval_s": simple(0.5, 2.0, 3.0),
+    "health_failures": simple(1, 2, 4),
+    "slow_start_s": simple(0.0, 1.0, 2.0),
     "policy": simple("session-hash", "least-load", "round-robin"),
     "session_header": Sample(["X-A"], '["X-B", "x-c"]', ["x-d", "x-e"], (("x-a",), ("x-b", "x-c"), ("x-d", "x-e"))),
     "prefill_tokens_per_s": simple(100.0, 200.5, 300.0),
@@ -52,10 +62,35 @@ SAMPLES = {
     "silence_timeout_s": simple(10.0, 20.0, 30.0),
     "keepalive_s": simple(11, 12, 13),
     "upstream_keepalive_s": simple(1.0, 2.0, 3.0),
-    "grace_s": simple(0, 1, 2),
+    "drain_s": simple(1.0, 2.0, 3.0),
+    "grace_s": simple(0.0, 1.0, 2.5),
     "scrape_interval_s": simple(0.5, 2.0, 3.0),
     "models_interval_s": simple(1.0, 2.0, 3.0),
     "log_level": simple("error", "warning", "debug"),
+    "queue_depth_s": simple(0.0, 0.5, 2.0),
+    "max_queue_wait_s": simple(10.0, 20.0, 30.0),
+    "max_queued_requests": simple(10, 20, 30),
+    "max_queued_bytes": Sample("1MiB", "2MiB", "3MiB", (ByteSize(1 << 20), ByteSize(2 << 20), ByteSize(3 << 20))),
+    "tenant_header": Sample(["X-T"], "x-u,X-V", ["x-w"], (("x-t",), ("x-u", "x-v"), ("x-w",))),
+    "sse_keepalive_s": simple(5.0, 10.0, 15.0),
+    "api_keys": Sample("f" * 16, "e" * 16, "g" * 16, (SecretStr("f" * 16), SecretStr("e" * 16), SecretStr("g" * 16))),
+    "api_keys_file": Sample("a.toml", "b.toml", "c.toml", (Path("a.toml"), Path("b.toml"), Path("c.toml"))),
+    "key_requests_per_minute": simple(1, 2, 3),
+    "key_tokens_per_minute": simple(4, 5, 6),
+    "key_concurrent_requests": simple(7, 8, 9),
+    "admin_token": Sample("f" * 8, "e" * 8, "g" * 8, (SecretStr("f" * 8), SecretStr("e" * 8), SecretStr("g" * 8))),
+    "cors_origin": Sample(["https://A"], "http://b,*", ["*"], (("https://a",), ("http://b", "*"), ("*",))),
+    "trusted_proxy": Sample(
+        ["10.0.0.1/8"],
+        "::1, 192.168.0.0/16",
+        ["1.2.3.4"],
+        (("10.0.0.0/8",), ("::1/128", "192.168.0.0/16"), ("1.2.3.4/32",)),
+    ),
+    "max_head_bytes": Sample("1KiB", "2048", "3KiB", (ByteSize(1024), ByteSize(2048), ByteSize(3072))),
+    "max_url_bytes": Sample("1KiB", "2048", "3KiB", (ByteSize(1024), ByteSize(2048), ByteSize(3072))),
+    "head_timeout_s": simple(1.0, 2.0, 3.0),
+    "body_timeout_s": simple(1.0, 2.0, 3.0),
+    "max_connections": simple(10, 20, 30),
     "redis_prefix": simple("a", "b:c", "d.e"),
     "redis_secret": Sample("f" * 8, "e" * 8, "g" * 8, (SecretStr("f" * 8), SecretStr("e" * 8), SecretStr("g" * 8))),
     "redis_deadline_ms": simple(1.0, 2.5, 1000.0),
@@ -192,7 +227,7 @@ def test_a_replica_url_is_normalised(url: str, normal: str) -> None:
         ("ftp://host:21", "must have the form http://host:port"),
         ("http://", "must have the form http://host:port"),
         ("http://host:8000/v1", "must end after the port"),
-        ("http://host:8000?x=1", "must end after the port"),
+        ("http://host:8000?x=1", "has the option 'x', which no replica has"),
         ("http://host:8000#x", "must end after the port"),
         ("http://host:0", "has port 0"),
         ("http://host:65536", "is no URL"),
@@ -348,7 +383,9 @@ def test_redis_is_where_its_url_says(url: str) -> None:
     assert settings.workers == 3
 
 
-@pytest.mark.parametrize("url", ["localhost:6379", "http://h:1", "redis://:hunter2@h:port", "redis+sentinel://:hunter2@h"])
+@pytest.mark.parametrize(
+    "url", ["localhost:6379", "http://h:1", "redis://:hunter2@h:port", "redis+sentinel://:hunter2@h"]
+)
 def test_a_redis_url_that_makes_no_sense_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError, match="redis") as raised:
         load({"redis": url})

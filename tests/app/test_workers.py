@@ -296,7 +296,7 @@ async def test_after_a_signal_nothing_new_is_accepted(stage: Stage, redis: list[
 
 async def test_a_second_signal_ends_it_at_once(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica(time_scale=1.0)
-    async with serving(*redis, "--replica", replica.url, "--shutdown-grace-s", "3600") as served:
+    async with serving(*redis, "--replica", replica.url, "--grace-s", "3600") as served:
         client = await stage.client(served)
         client.send(ENDLESS)
         await client.chunk(await client.head())
@@ -311,7 +311,7 @@ async def test_a_second_signal_ends_it_at_once(stage: Stage, redis: list[str]) -
 
 
 async def test_a_worker_that_does_not_end_is_killed_after_the_grace(redis: list[str]) -> None:
-    async with serving(*redis, "--shutdown-grace-s", "0") as served:
+    async with serving(*redis, "--grace-s", "0") as served:
         os.kill(next(iter(served.pids.values())), signal.SIGSTOP)
         served.send(signal.SIGTERM)
         code, _ = await served.ended()

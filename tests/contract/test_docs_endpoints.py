@@ -10,13 +10,14 @@ import pytest
 from fastapi import FastAPI
 
 from router.adapters.decision_log import KEPT
-from router.app.admin.api import admin_app, describe
+from router.app.admin.api import admin_app
+from router.app.admin.describe import describe_all
 from router.app.public import public_app
 from router.app.settings.model import Settings
 from router.app.wiring import House, build
 from router.core.types import EngineReport
-from router.proxy.downstream import ENGINE_PATHS, ENGINE_PREFIXES, is_proxied
 from router.proxy.openai import SHAPES
+from router.proxy.targets import ENGINE_PATHS, ENGINE_PREFIXES, is_proxied
 from tests.contract.pages import DOCS, code, codes, section, table
 
 PAGE = DOCS / "reference" / "endpoints.md"
@@ -32,12 +33,12 @@ async def house() -> AsyncIterator[House]:
 
 def routes(app: FastAPI) -> dict[str, str]:
     """Path -> methods, without the HEAD that FastAPI adds to its own pages and their OAuth redirect."""
-    found = {}
+    found: dict[str, set[str]] = {}
     for route in app.routes:
         path, methods = getattr(route, "path", ""), set(getattr(route, "methods", None) or ())
         if not path.endswith("/oauth2-redirect"):
-            found[path] = ", ".join(sorted(methods - {"HEAD"}))
-    return found
+            found.setdefault(path, set()).update(methods - {"HEAD"})
+    return {path: ", ".join(sorted(methods)) for path, methods in found.items()}
 
 
 def documented(heading: str) -> dict[str, str]:
@@ -72,8 +73,7 @@ def test_the_shapes_of_bodies() -> None:
 
 
 async def test_the_fields_of_a_replica(house: House) -> None:
-    (replica,) = house.fleet
-    described = describe(house, replica)
+    (described,) = describe_all(house)
     engine = described.pop("engine")
     assert [code(row[0]) for row in table(PAGE, ADMIN, 1)] == [*flat(described), "engine"]
     meaning = next(row[1] for row in table(PAGE, ADMIN, 1) if row[0] == "`engine`")
@@ -83,7 +83,7 @@ async def test_the_fields_of_a_replica(house: House) -> None:
 
 def flat(described: dict[str, Any]) -> Iterator[str]:
     for name, value in described.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from (f"{name}.{inner}" for inner in value)
         else:
             yield name

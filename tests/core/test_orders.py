@@ -75,7 +75,7 @@ def test_an_ended_order_is_not_brought_back_by_who_has_not_heard_of_the_end() ->
     here.give(Kind.REPLICA, "a", True, NOW_MS, HERE)
     away.take(here.all.values())
     here.give(Kind.REPLICA, "a", False, NOW_MS + 5)
-    here.tidy(NOW_MS + KEEP_MS, [])
+    here.tidy(NOW_MS + KEEP_MS, lambda _: False)
     assert not here.take(away.all.values())
     assert away.take(here.all.values())
     assert away.listed() == {}
@@ -88,10 +88,10 @@ def test_old_orders_go_when_they_are_of_no_effect_and_are_renewed_when_they_are(
     orders.give(Kind.DRAIN, "present", True, NOW_MS)
     orders.give(Kind.DRAIN, "absent", True, NOW_MS)
     before = orders.all
-    orders.tidy(NOW_MS + RENEW_MS, ["present"])
+    orders.tidy(NOW_MS + RENEW_MS, ["present"].__contains__)
     assert orders.all == before
     late_ms = NOW_MS + KEEP_MS + 1
-    orders.tidy(late_ms, ["present"])
+    orders.tidy(late_ms, ["present"].__contains__)
     assert {name: order.stamp_ms for (_, name), order in orders.all.items()} == {
         "put": late_ms - RENEWED_AGO_MS,
         "present": late_ms - RENEWED_AGO_MS,
@@ -104,7 +104,7 @@ def test_a_renewed_order_gives_way_to_one_that_was_given_meanwhile() -> None:
     there.take(here.all.values())
     later_ms = NOW_MS + 2 * RENEW_MS
     there.give(Kind.DRAIN, "r-1", False, later_ms - 100)
-    here.tidy(later_ms, ["r-1"])
+    here.tidy(later_ms, ["r-1"].__contains__)
     assert here.take(there.all.values())
     assert not here.drained("r-1")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 
 from router.app.wiring import add_replica, remove_replica
 from router.ports import Endpoint
+from router.sim.replica import SimReplica
 from tests.rig.client import CHAT, Client, request
+from tests.rig.load import load
 from tests.rig.stage import Stage
 from tests.rig.talks import ChatTalk, fleet_of
 
@@ -72,3 +76,41 @@ async def test_a_stream_of_a_replica_that_leaves_ends_as_it_would(stage: Stage) 
     again = await client.ask(request(CHAT, body | {"stream": False}))
     assert again.replica not in (None, answer.replica)
     assert sum(replica.open_connections for replica in replicas) <= 3
+
+
+def write(path: Path, replicas: list[SimReplica]) -> None:
+    """Replace the file as a whole."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"replicas": [{"url": replica.url} for replica in replicas]}))
+    new.replace(path)
+
+
+async def test_a_file_scales_the_fleet_up_and_down_under_load(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "fleet.json"
+    first, *others = replicas = await stage.replicas(4)
+    write(path, [first, *others[:2]])
+    settings = {"discover": (f"file:{path}",), "discover_interval_s": 0.1, "scrape_interval_s": 0.1}
+    router = await stage.router(watched=True, **settings)
+
+    async def found(count: int) -> None:
+        await router.until(lambda: len(router.house.fleet) == count, "the file is not followed")
+
+    await found(3)
+    client = await stage.client(router)
+    talks = [ChatTalk(number, stream=False) for number in range(12)]
+    async with load(stage, router) as chats:
+        before = await speak(client, talks)
+        write(path, replicas)
+        await found(4)
+        newcomer = router.id_of(others[2])
+        await router.until(lambda: newcomer in chats.answered, "the new replica is not used")
+        grown = await speak(client, talks)
+        assert {number for number in grown if grown[number][0] == newcomer} == set()
+        gone = router.id_of(first)
+        write(path, others)
+        await found(3)
+        after = await speak(client, talks)
+    moved = {number for number in after if after[number][0] != grown[number][0]}
+    assert moved >= {number for number, (name, _) in grown.items() if name == gone}
+    assert gone not in {name for name, _ in after.values()}
+    assert {name for name, _ in before.values()} <= {gone, *(router.id_of(replica) for replica in others[:2])}

@@ -13,6 +13,7 @@ import uvicorn
 
 from router.app.admin.api import admin_app
 from router.app.background import start_all, start_sharing
+from router.app.following import first_lists
 from router.app.keeping import save
 from router.app.public import public_app
 from router.app.settings.model import Settings
@@ -106,6 +107,8 @@ class Router:
             start_sharing(self.house, lambda loop: self._tasks.append(asyncio.ensure_future(loop)))
         if self.house.store is not None:
             await self.house.store.tried()
+        if self._watched:
+            await first_lists(self.house)
         config = uvicorn.Config(
             public_app(self.house),
             http=downstream_class(plane),

@@ -40,7 +40,7 @@ class Sharing:
     ) -> None:
         self.a, self.b = self.routers = routers
         self._stage = stage
-        self._urls = list(endpoint.url for endpoint in routers[0].house.endpoints.values())
+        self._urls = [endpoint.url for endpoint in routers[0].house.endpoints.values()]
         self._clients = dict(zip(routers, clients, strict=True))
         self._caplog = caplog
         self._numbers: Iterator[int] = itertools.count(1)

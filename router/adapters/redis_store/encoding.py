@@ -28,6 +28,8 @@ class Names:
         self.channel = f"{base}:news"
         self._turn = f"{base}:t:".encode()
         self._home = f"{base}:h:".encode()
+        self.orders = f"{base}:o:".encode() + keyring.keyed_hash(0)
+        """Where operators' orders stand. Routers with another secret have another place."""
         self.keyring = keyring
 
     def turn(self, block: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from hashlib import blake2b
 
 from cryptography.exceptions import InvalidTag
@@ -12,6 +13,9 @@ HASH_BYTES = 8
 
 CHECK_BYTES = 6
 """For hashes inside values: what a Lua number holds exactly."""
+
+NONCE_BYTES = 12
+"""Of AES-GCM. By chance, it is good for four billion values under one key."""
 
 
 class Keyring:
@@ -59,6 +63,27 @@ class Keyring:
             return self._cipher(router, self._key).decrypt(number.to_bytes(12, "big"), sealed, router.encode())
         except InvalidTag:
             return None
+
+    def seal_value(self, data: bytes) -> bytes:
+        """Encrypt what any router may read and replace."""
+        if self._key is None:
+            return data
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return nonce + AESGCM(self._value_key(self._key)).encrypt(nonce, data, None)
+
+    def unseal_value(self, sealed: bytes) -> bytes | None:
+        """Return what was sealed; None where it was sealed with another secret, or changed, or nothing is there."""
+        if self._key is None:
+            return sealed or None
+        nonce, data = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+        try:
+            return AESGCM(self._value_key(self._key)).decrypt(nonce, data, None)
+        except (InvalidTag, ValueError):  # ValueError: too short for a nonce
+            return None
+
+    @staticmethod
+    def _value_key(key: bytes) -> bytes:
+        return blake2b(b"value", digest_size=32, key=key, person=b"values").digest()
 
     def forget(self, router: str) -> None:
         """Drop the key of a router that has gone."""

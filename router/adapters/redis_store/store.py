@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -14,6 +15,7 @@ from router.adapters.redis_store.encoding import Names
 from router.adapters.redis_store.hearing import Hearing
 from router.adapters.redis_store.link import TIMEOUT_S, Link
 from router.adapters.redis_store.options import Options
+from router.adapters.redis_store.ordering import Ordering
 from router.adapters.redis_store.outbox import Write
 from router.adapters.redis_store.sealing import Keyring
 from router.adapters.redis_store.state import State
@@ -58,10 +60,9 @@ class RedisStore:
         self.link = link
         self._asking = Asking(link, self.names, self._learn, self.counts, options.deadline_s)
         self.hearing = Hearing(link, self.names, router, self._hear, self._introduce)
-        self._telling = Telling(
-            link, self.names, router, fleet, self._oldest_open, self.counts, options, clock
-        )
+        self._telling = Telling(link, self.names, router, fleet, self._oldest_open, self.counts, options, clock)
         self.outbox = self._telling.outbox
+        self.ordering = Ordering(link, self.names, fleet, self.counts, time.time)
 
     @property
     def state(self) -> State:
@@ -79,17 +80,24 @@ class RedisStore:
             self._telling.tell_forever,
             partial(self._asking.ask_forever, self._clock),
             self.hearing.hear_forever,
+            self.ordering.agree_forever,
             self._expire_forever,
         ]
 
     async def tried(self) -> None:
-        """Wait until Redis was reached or could not be, a second at the most: first requests may want to ask it."""
+        """Wait until Redis was reached or could not be, a second at the most: first requests may want to ask it.
+
+        Where it was reached, wait for operators' orders as well.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
                 await self._telling.tried.wait()
+                if self.link.client is not None:
+                    await self.ordering.agreed.wait()
 
     async def close(self) -> None:
         """Send what is left, say good-bye and disconnect; when the loops have been cancelled."""
+        await self.ordering.close()
         await self._telling.close()
 
     # The port

@@ -1,4 +1,4 @@
-"""The admin port: metrics, the fleet, the last decisions, and what would be decided for a request."""
+"""The admin port: metrics, the fleet and its replicas, the last decisions, what would be decided for a request."""
 
 from __future__ import annotations
 
@@ -14,19 +14,31 @@ from prometheus_client.process_collector import ProcessCollector
 
 from router import __version__
 from router.adapters.decision_log import KEPT
-from router.adapters.redis_store.metrics import StoreCollector, describe_redis, describe_routers
+from router.adapters.redis_store.metrics import StoreCollector
+from router.app.admin.describe import (
+    describe_all,
+    describe_decision,
+    describe_queue,
+    describe_record,
+    describe_sharing,
+)
+from router.app.admin.errors import ErrorAnswer, refusal, refuse_in_openai_form
+from router.app.admin.replicas import add_replica_routes
 from router.app.wiring import House
-from router.core.replica import Replica
-from router.core.types import Decision, NoReplicaError, RoutingRequest
-from router.ports import RequestRecord
+from router.core.types import NoReplicaError, RoutingRequest, UnknownModelError
 from router.proxy.openai import read_request
 
 
 def admin_app(house: House) -> FastAPI:
     """Return the admin application. Its documentation is at /docs, the schema at /openapi.json."""
     app = FastAPI(title="Warmroute admin API", version=__version__)
+    refuse_in_openai_form(app)
+    add_replica_routes(app, house)
     registry = CollectorRegistry()
     registry.register(house.metrics)
+    registry.register(house.queue_metrics)
+    if house.warming is not None:
+        registry.register(house.warming.counts)
     if house.store is not None:
         registry.register(StoreCollector(house.store, house.fleet))
     ProcessCollector(registry=registry)
@@ -40,17 +52,27 @@ def admin_app(house: House) -> FastAPI:
     async def fleet() -> dict[str, Any]:
         """Every replica: address, state, pressure, ledger, residency, learnt rate, and what its engine says.
 
-        Then all routers that share a Redis with this one, with their ledgers, and how Redis is.
+        Then what waits in the router, all routers that share a Redis with this one, with their ledgers, and how Redis
+        is.
         """
-        replicas = [describe(house, replica) for replica in house.fleet]
-        return {"policy": house.settings.policy, "replicas": replicas, **describe_sharing(house)}
+        queue = describe_queue(house.plane.admission.queue)
+        return {
+            "policy": house.settings.policy,
+            "replicas": describe_all(house),
+            "queue": queue,
+            **describe_sharing(house),
+        }
 
     @app.get("/api/decisions")
     async def decisions(limit: Annotated[int, Query(ge=1, le=KEPT)] = KEPT) -> list[dict[str, Any]]:
         """The last decisions, newest first, each with its score table."""
         return [describe_record(record) for record in house.decisions.latest(limit)]
 
-    refusals: dict[int | str, dict[str, Any]] = {400: {"description": "Not JSON"}, 503: {"description": "No replica"}}
+    refusals: dict[int | str, dict[str, Any]] = {
+        400: {"model": ErrorAnswer, "description": "Not JSON"},
+        404: {"model": ErrorAnswer, "description": "No replica serves the model"},
+        503: {"model": ErrorAnswer, "description": "No replica"},
+    }
 
     @app.post("/api/explain", responses=refusals)
     async def explain(
@@ -62,7 +84,7 @@ def admin_app(house: House) -> FastAPI:
         try:
             msgspec.json.decode(body)
         except msgspec.MsgspecError as error:
-            return _refusal(400, f"the body is not JSON: {error}")
+            return refusal(400, f"the body is not JSON: {error}")
         names = house.settings.session_header
         session = next((request.headers[name] for name in names if request.headers.get(name)), None)
         routing = read_request(path, body, session)
@@ -70,7 +92,9 @@ def admin_app(house: House) -> FastAPI:
         try:
             decision = house.fleet.explain(routing, time.monotonic())
         except NoReplicaError:
-            return _refusal(503, "no replica is configured")
+            return refusal(503, "no replica is configured")
+        except UnknownModelError:
+            return refusal(404, f"no replica serves the model {routing.model}", "model")
         blocks = len(routing.prompt.hashes) if routing.prompt else 0
         return JSONResponse({"shape": routing.shape, "blocks": blocks, **describe_decision(decision)})
 
@@ -84,64 +108,3 @@ async def _ask_store(house: House, request: RoutingRequest) -> None:
         answered = asyncio.Event()
         house.store.ask(asked, lambda _: answered.set())
         await answered.wait()
-
-
-def _refusal(status: int, message: str) -> JSONResponse:
-    body = {"message": message, "type": "invalid_request_error", "param": None, "code": status}
-    return JSONResponse({"error": body}, status)
-
-
-def describe(house: House, replica: Replica) -> dict[str, Any]:
-    """Describe a replica for the admin API."""
-    now = time.monotonic()
-    health = replica.health
-    state = "up" if health.up else "ejected"
-    return {
-        "id": replica.replica_id,
-        "url": house.endpoints[replica.replica_id].url,
-        "state": "asleep" if replica.report.asleep else state,
-        "failures": health.failures,
-        "cause": health.cause,
-        "models": sorted(replica.models),
-        "pressure_ratio": round(replica.pressure_ratio(now), 4),
-        "ledger": {"uncached_tokens": replica.ledger.uncached_tokens, "streams": replica.ledger.streams},
-        "peer_ledger": {
-            "uncached_tokens": replica.peer_load.uncached_tokens,
-            "streams": replica.peer_load.streams,
-        },
-        "prefill_tokens_per_s": round(replica.rate.tokens_per_s),
-        "mirror": {
-            "blocks": len(replica.mirror),
-            "bytes": replica.mirror.held_bytes + replica.mirror.idle_bytes,
-        },
-        "engine": msgspec.to_builtins(replica.report),
-    }
-
-
-def describe_sharing(house: House) -> dict[str, Any]:
-    """Describe the routers that share what they know, and Redis; nobody and null for a router on its own."""
-    if house.store is None:
-        return {"routers": [], "redis": None}
-    routers = describe_routers(house.store, house.fleet, time.monotonic())
-    return {"routers": routers, "redis": describe_redis(house.store)}
-
-
-def describe_decision(decision: Decision) -> dict[str, Any]:
-    """Describe a decision with its score table, best first."""
-    ranked = sorted(decision.scores, key=lambda score: score.total_s)
-    return {
-        "replica": decision.replica,
-        "reason": decision.reason,
-        "home": decision.home,
-        "prompt_tokens": decision.prompt_tokens,
-        "matched_tokens": decision.matched_tokens,
-        "alternates": decision.alternates,
-        "scores": msgspec.to_builtins(ranked),
-    }
-
-
-def describe_record(record: RequestRecord) -> dict[str, Any]:
-    """Describe a finished request with its decision."""
-    flat: dict[str, Any] = msgspec.to_builtins(record)
-    flat["decision"] = None if record.decision is None else describe_decision(record.decision)
-    return flat

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 START_DEADLINE_S = 30.0
 """A cold disk and a busy machine: the imports take 0.3 s when both are warm."""
 STOP_DEADLINE_S = 5.0
-"""The router grants running requests --shutdown-grace-s; the demo's are of no use any more."""
+"""The router grants running requests --grace-s; the demo's are of no use any more."""
 
 
 class DemoFailed(Exception):
@@ -39,7 +39,7 @@ def simulated_fleet(replicas: int, arguments: Sequence[str]) -> Iterator[list[st
 def router(urls: Sequence[str], arguments: Sequence[str]) -> Iterator[RouterUrls]:
     """A router in front of `urls` in a process of its own."""
     replicas = [part for url in urls for part in ("--replica", url)]
-    quiet = ["--no-log-requests", "--log-level", "warning", "--shutdown-grace-s", "1"]
+    quiet = ["--no-log-requests", "--log-level", "warning", "--grace-s", "1"]
     with _running(["serve", *replicas, *quiet, *arguments], lines=2) as (clients, admin):
         yield RouterUrls(_url_in(clients), _url_in(admin))
 
