@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live bench-index bench-shared clean
+.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live bench-index bench-shared hostile clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -53,6 +53,9 @@ bench-index: $(STAMP) ## memory of the index
 
 bench-shared: $(STAMP) ## what routers share through Redis: hit rate, added latency, commands, memory
 	@$(BIN)/python benchmarks/shared.py $(ARGS)
+
+hostile: $(STAMP) ## 10,000 malformed requests to a router with simulated replicas, and what came of them
+	@$(BIN)/python -m tests.rig.hostile $(ARGS)
 
 clean: ## remove .venv and everything generated
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

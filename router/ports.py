@@ -26,6 +26,8 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     streaming: bool
     batch: bool
     """Nobody waits for the answer, as the client said."""
+    client: str
+    """Name of the key that it came in with; empty where no keys are asked for, or none fitted."""
     status: int
     """Status sent to the client; 499 when it left before one was sent."""
     outcome: OutcomeKind | None

@@ -88,6 +88,7 @@ class FleetCollector(Collector):
         self._decisions: dict[tuple[str, str], int] = defaultdict(int)
         self._failures: dict[tuple[ReplicaId, str], int] = defaultdict(int)
         self._errors: dict[str, int] = defaultdict(int)
+        self._clients: dict[tuple[str, str], int] = defaultdict(int)
         self._overhead = Histogram(OVERHEAD_BUCKETS_S)
         self._recalls: dict[str, int] = defaultdict(int)
 
@@ -96,6 +97,8 @@ class FleetCollector(Collector):
         self._overhead.observe(record.overhead_s)
         if record.error is not None:
             self._errors[record.error] += 1
+        if record.client:
+            self._clients[record.client, str(record.status)] += 1
         if record.source is not None:
             self._recalls[record.source] += 1
         decision = record.decision
@@ -166,6 +169,10 @@ class FleetCollector(Collector):
             for status, count in row.requests.items():
                 requests.add_metric((replica, model, str(status)), count)
         yield requests
+        yield counter_family(
+            "warmroute_client_requests", "Finished requests by the name of their key.", ("client", "status"),
+            self._clients.items(),
+        )  # fmt: skip
         recalls = (((source,), count) for source, count in self._recalls.items())
         yield counter_family(
             "warmroute_recalls", "Requests by where what is known of them came from.", ("source",), recalls

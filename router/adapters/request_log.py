@@ -78,6 +78,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     reason: str | None = None
     matched_tokens: int | None = None
     source: str | None = None
+    client: str = ""
     error: str | None = None
 
 
@@ -101,6 +102,7 @@ def _line(record: RequestRecord) -> _Line:
         usage.completion_tokens,
         usage.finish_reason,
         source=record.source,
+        client=record.client,
         error=record.error,
     )
     if decision is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from router.adapters.redis_store.allowances import shared_allowances
 from router.app.engines import Spawn, Watches, keep_running
 from router.app.following import follow, source_loops
 from router.app.keeping import keep_forever
@@ -21,6 +22,7 @@ def start_all(house: House, spawn: Spawn) -> Watches:
     for loop in source_loops(house):
         spawn(keep_running("finding replicas", loop))
     spawn(keep_running("the sweep", house.plane.sweep_forever))
+    spawn(keep_running("watching the key file", house.doorway.watch_forever))
     spawn(keep_running("keeping the state", partial(keep_forever, house)))
     start_sharing(house, spawn)
     return watches
@@ -33,3 +35,5 @@ def start_sharing(house: House, spawn: Spawn) -> None:
     house.store.ordering.changed = partial(follow, house)
     for loop in house.store.loops():
         spawn(keep_running("sharing", loop))
+    limits = shared_allowances(house.store, house.doorway.door.allowances)
+    spawn(keep_running("sharing limits", limits.share_forever))

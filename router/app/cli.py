@@ -74,7 +74,7 @@ def serve(effective: Effective) -> int:
     from router.app.start import run
 
     try:
-        return run(effective.settings)
+        return run(effective)
     except StartError as error:
         raise ConfigError(str(error)) from None
 
@@ -148,6 +148,20 @@ def demo(
         return run_demo(Plan(replicas, seconds, keep), Console())
     except DemoFailed as error:
         return _fail(str(error), FAILED)
+
+
+@app.command()
+def key(
+    name: Annotated[str, typer.Argument(help="Name of the key, for logs and metrics.")],
+    requests_per_minute: Annotated[int, typer.Option(metavar="COUNT", min=0, help="Its limit; 0: the settings'.")] = 0,
+    tokens_per_minute: Annotated[int, typer.Option(metavar="TOKENS", min=0, help="Its limit; 0: the settings'.")] = 0,
+    concurrent_requests: Annotated[int, typer.Option(metavar="COUNT", min=0, help="Its limit; 0: the settings'.")] = 0,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read a key that exists instead of making one.")] = False,
+) -> int:
+    """Make a client's key: the lines for --api-keys-file on stdout, the key itself on stderr."""
+    from router.app.keys import run_key
+
+    return run_key(name, (requests_per_minute, tokens_per_minute, concurrent_requests), stdin)
 
 
 @app.command(hidden=True)

@@ -6,6 +6,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from router.app.pages import ForPages
 from router.app.wiring import House
 
 READING = ["GET", "HEAD"]
@@ -33,11 +34,14 @@ def public_app(house: House) -> FastAPI:
         body = {"message": f"{error.detail}: {request.method} {request.url.path}", "type": "invalid_request_error"}
         return JSONResponse({"error": body | {"param": None, "code": error.status_code}}, error.status_code)
 
+    app.add_middleware(ForPages, door=house.doorway.door)
     return app
 
 
 def _readiness(house: House) -> tuple[dict[str, object], int]:
     """Say whether requests can be served: 200 while at least one replica is up, 503 otherwise."""
     up = sum(replica.health.up and not replica.report.asleep for replica in house.fleet)
+    if not house.gate.open:
+        return {"status": "stopping", "replicas": len(house.fleet), "up": up}, 503
     status = "ok" if up else "no replica is up" if len(house.fleet) else "no replica is configured"
     return {"status": status, "replicas": len(house.fleet), "up": up}, 200 if up else 503

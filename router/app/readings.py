@@ -56,8 +56,9 @@ class Readings:
 
     def take_cold(self) -> list[ReplicaId]:
         """Return the replicas that came in without a cache and are ready for requests now, each once."""
-        ready = [known for known in self._known() if known.health.state is State.READY and known.models]
-        taken = [replica.replica_id for replica in ready if replica.replica_id in self._cold]
+        cold = [known for known in self._known() if known.replica_id in self._cold]
+        ready = [known for known in cold if known.health.state is State.READY and not known.report.asleep]
+        taken = [replica.replica_id for replica in ready if replica.models]
         self._cold.difference_update(taken)
         return taken
 
@@ -133,11 +134,16 @@ class Readings:
         fleet = self._house.fleet
         if report is None:
             fleet.lost_sight_of(replica_id)
-        elif fleet.observe_engine(replica_id, report, self._now()):
+            return
+        fell_asleep = report.asleep and not fleet[replica_id].report.asleep
+        if fleet.observe_engine(replica_id, report, self._now()):
             self._says_paused = True
             self._cold.add(replica_id)
             self.models_wanted.set()
             LOGGER.warning("replica %s restarted: its cache is taken to be empty", replica_id)
+        if fell_asleep:  # vLLM empties its cache on /sleep and, as it is used by default, on /pause
+            fleet.forget_residency(replica_id)
+            self._cold.add(replica_id)
 
     async def read_models(self) -> bool:
         """Read which models it serves; return whether it said."""

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
-import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import uvicorn
 
+from router.adapters.client_keys import KeyFileError
 from router.app.admin.api import admin_app
+from router.app.admin.guard import warn_if_open
 from router.app.background import start_all
+from router.app.engines import keep_running
 from router.app.following import first_lists
 from router.app.keeping import save
+from router.app.listening import Listening
 from router.app.public import public_app
 from router.app.settings.model import Settings
+from router.app.stopping import Stop, finish, give_up_soon, until
 from router.app.wiring import House, build
 from router.proxy.downstream import downstream_class
 
@@ -30,17 +34,23 @@ BACKLOG = 2048
 GC_THRESHOLD = 20_000
 """Allocations between young collections (700 by default): about 200 requests."""
 
+LAST_S = 0.5
+"""What each of the last steps may take: ending the loops, the last word to Redis, the last scrape."""
+
 
 class StartError(Exception):
     """The router can't start; the message says why in one line."""
 
 
-class _Server(uvicorn.Server):
-    """A server whose signals are handled by whoever runs it."""
+class Sockets(NamedTuple):
+    """Where a router listens."""
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    clients: socket.socket
+    admin: socket.socket
+
+
+Control = Callable[[House], Awaitable[None]]
+"""A loop that reloads the settings whenever that is asked for."""
 
 
 def set_up_logging(level: str) -> None:
@@ -63,39 +73,68 @@ def _spare_the_collector() -> None:
     gc.set_threshold(GC_THRESHOLD, 20, 50)
 
 
-async def serve(
-    settings: Settings, client_socket: socket.socket, admin_socket: socket.socket, ready: Callable[[], None]
-) -> None:
-    """Run one router on two listening sockets until SIGINT or SIGTERM, then let running requests finish.
+async def serve(settings: Settings, sockets: Sockets, ready: Callable[[], None], stop: Stop, control: Control) -> None:
+    """Run one router on two listening sockets until `stop` is wanted, then let running requests finish.
 
-    `ready` is called once, when nothing can hinder the start any more. Raises StartError when TLS files are unusable.
+    `ready` is called once, when nothing can hinder the start any more. Raises StartError when TLS files or the key file
+    are unusable.
     """
-    house = build(settings)
     try:
-        client_server = _Server(_client_config(settings, house))
-        client_server.config.load()
-    except (OSError, ValueError) as error:
-        raise StartError(f"TLS: {error}") from None
-    admin_server = _Server(uvicorn.Config(admin_app(house), http="httptools", **_COMMON))
+        house = build(settings)
+    except KeyFileError as error:
+        raise StartError(str(error)) from None
+    warn_if_open(settings)
+    clients, admin = _servers(house, sockets)
     _spare_the_collector()
-    _stop_on_signals(client_server)
     ready()
-    tasks: set[asyncio.Future[None]] = set()
-    start_all(house, lambda loop: tasks.add(asyncio.ensure_future(loop)))
+    loops: set[asyncio.Future[None]] = set()
+    start_all(house, lambda loop: loops.add(asyncio.ensure_future(loop)))
+    loops.add(asyncio.ensure_future(keep_running("reloading", partial(control, house))))
+    try:
+        await until(stop.wanted, _find_others(house))
+        if not stop.wanted.is_set():
+            await admin.open()
+            await clients.open()
+            await stop.wanted.wait()
+            await finish(house, clients, stop)
+    finally:
+        give_up_soon()
+        await _end(house, loops)
+        await _close(clients, admin)
+
+
+async def _find_others(house: House) -> None:
+    """Wait for what the first requests want to know: the replicas, and what other routers know. Both have a limit."""
+    await first_lists(house)
     if house.store is not None:
         await house.store.tried()
-    await first_lists(house)
-    admin = asyncio.create_task(admin_server.serve(sockets=[admin_socket]))
+
+
+async def _end(house: House, loops: set[asyncio.Future[None]]) -> None:
+    """Keep what is known, and leave."""
+    for loop in loops:
+        loop.cancel()
+    await asyncio.wait([asyncio.gather(*loops, return_exceptions=True)], timeout=LAST_S)
+    save(house)
+    await asyncio.wait([asyncio.ensure_future(house.close())], timeout=LAST_S)
+
+
+async def _close(*servers: Listening) -> None:
+    for server in servers:
+        server.refuse()
+        await server.abort(LAST_S)
+
+
+def _servers(house: House, sockets: Sockets) -> tuple[Listening, Listening]:
+    """Make the client server and the admin server. Raises StartError when TLS files are unusable."""
+    config = _client_config(house)
     try:
-        await client_server.serve(sockets=[client_socket])
-    finally:
-        admin_server.should_exit = True
-        await admin
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        save(house)
-        await house.close()
+        config.load()
+    except (OSError, ValueError) as error:
+        raise StartError(f"TLS: {error}") from None
+    house.reloads.serving = config
+    admin = uvicorn.Config(admin_app(house), http="httptools", **_COMMON)
+    return Listening(config, sockets.clients, house.plane.idle), Listening(admin, sockets.admin)
 
 
 _COMMON: dict[str, Any] = {
@@ -107,13 +146,13 @@ _COMMON: dict[str, Any] = {
 }
 
 
-def _client_config(settings: Settings, house: House) -> uvicorn.Config:
+def _client_config(house: House) -> uvicorn.Config:
+    settings = house.settings
     password = settings.ssl_keyfile_password
     return uvicorn.Config(
         public_app(house),
-        http=downstream_class(house.plane),
+        http=downstream_class(house.plane, house.doorway.door),
         timeout_keep_alive=settings.keepalive_s,
-        timeout_graceful_shutdown=settings.grace_s,
         ssl_certfile=settings.ssl_certfile,
         ssl_keyfile=settings.ssl_keyfile,
         ssl_keyfile_password=None if password is None else password.get_secret_value(),
@@ -122,9 +161,3 @@ def _client_config(settings: Settings, house: House) -> uvicorn.Config:
         backlog=BACKLOG,
         **_COMMON,
     )
-
-
-def _stop_on_signals(server: uvicorn.Server) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.handle_exit, number, None)

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import functools
+import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import uvloop
 
 from router.adapters.redis_store.address import parse
-from router.app.serve import BACKLOG, StartError, serve, set_up_logging
+from router.app.reload import reload_alone
+from router.app.serve import BACKLOG, Sockets, StartError, serve, set_up_logging
 from router.app.settings.model import Settings
+from router.app.settings.sources import Effective
+from router.app.stopping import Stop
 from router.app.workers import run_workers
 
 
-def run(settings: Settings) -> int:
+def run(effective: Effective) -> int:
     """Run until SIGINT or SIGTERM, then let running requests finish; return the exit code.
 
     Raises StartError when a port is taken, the TLS files are unusable or a worker can't start.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # one that comes before it can be heeded must not end the start
+    settings = effective.settings
     set_up_logging(settings.log_level)
     client_socket = _listen(settings.host, settings.port)
     admin_sockets = [_listen(settings.admin_host, port) for port in _admin_ports(settings)]
     ready = functools.partial(_announce, settings, client_socket, admin_sockets)
     if settings.workers > 1:
-        run_workers(settings, client_socket, admin_sockets, ready)
+        run_workers(effective, client_socket, admin_sockets, ready)
     else:
-        uvloop.run(serve(settings, client_socket, admin_sockets[0], ready))
+        uvloop.run(_serve_alone(effective, Sockets(client_socket, admin_sockets[0]), ready))
     return 0
+
+
+async def _serve_alone(effective: Effective, sockets: Sockets, ready: Callable[[], None]) -> None:
+    stop = Stop()
+    stop.listen()
+    await serve(effective.settings, sockets, ready, stop, functools.partial(reload_alone, effective))
 
 
 def _admin_ports(settings: Settings) -> range | tuple[int, ...]:

@@ -25,7 +25,10 @@ from router.adapters.request_log import RequestLog
 from router.adapters.state_file import read
 from router.adapters.vllm_metrics import VllmProbe
 from router.adapters.warm_up_metrics import WarmUpCounts
+from router.app.doorway import Doorway, engine_authorization
+from router.app.gate import Gate
 from router.app.models import ModelList
+from router.app.reloads import Reloads
 from router.app.roster import STATIC, Roster
 from router.app.settings.model import Settings
 from router.app.warming import Warming
@@ -35,6 +38,7 @@ from router.core.policy import POLICIES
 from router.core.snapshot import Snapshot, restore, restore_replica
 from router.core.types import OutcomeKind, ReplicaId
 from router.ports import Discovery, Endpoint, EngineProbe, Observer, RequestRecord
+from router.proxy.door import Door
 from router.proxy.plane import Limits, Plane
 from router.proxy.pool import Address
 
@@ -77,12 +81,15 @@ class House:
     """What is shared with other routers; None for a router on its own."""
     salt: bytes
     """Key of the replicas' ids."""
+    doorway: Doorway
     roster: Roster
     """Which replicas there are to be; `following.follow` makes the fleet so."""
     sources: tuple[Discovery, ...]
     """Where replicas are found, in the order of the settings."""
     warming: Warming | None
     """Warms replicas up that come in cold; None: nothing does."""
+    gate: Gate
+    reloads: Reloads
     remembered: Snapshot | None = None
     """What was known before the start, while replicas may still be found that it tells of."""
 
@@ -104,7 +111,7 @@ def build(settings: Settings) -> House:
     metrics, decisions = FleetCollector(fleet, time.monotonic), DecisionLog()
     request_log = RequestLog(sys.stderr.buffer) if settings.log_requests else None
     store = _store(settings, fleet, router)
-    plane = Plane(fleet, _limits(settings), _authorization(settings), store)
+    plane = Plane(fleet, _limits(settings), engine_authorization(settings), store)
     queue_metrics = QueueCollector(plane.admission.queue)
     plane.observer = Observers(metrics, decisions, queue_metrics, *([request_log] if request_log else []))
     client = _control_client(settings, plane.authorization)
@@ -127,10 +134,14 @@ def build(settings: Settings) -> House:
         request_log=request_log,
         store=store,
         salt=salt,
+        doorway=Doorway(Door(time.monotonic)),
         roster=Roster(functools.partial(replica_id_of, salt), [source.name for source in sources], orders),
         sources=sources,
         warming=_warming(settings, plane, client, found),
+        gate=Gate(plane),
+        reloads=Reloads(),
     )
+    plane.sweeps.append(house.doorway.door.sweep)
     configure(house, settings)
     for member in house.roster.members().values():
         add_replica(house, member.endpoint)
@@ -218,8 +229,14 @@ def _rules(settings: Settings) -> Rules:
 
 def configure(house: House, settings: Settings) -> None:
     """Put settings into force: all that a reload may change."""
+    house.doorway.apply(settings)  # first: it may raise KeyFileError
     house.settings = settings
     plane, care = house.plane, house.fleet.care
+    plane.authorization = engine_authorization(settings)
+    house.client.headers = _control_headers(plane.authorization)
+    house.client.timeout = _control_timeout(settings)
+    for pool in plane.pools.values():
+        pool.connect_timeout_s, pool.idle_s = settings.connect_timeout_s, settings.upstream_keepalive_s
     plane.limits = _limits(settings)
     plane.admission.rules = _rules(settings)
     plane.session_headers = _session_headers(settings)
@@ -244,11 +261,19 @@ def _authorization(settings: Settings) -> bytes | None:
     return None if key is None else b"Bearer " + key.get_secret_value().encode()
 
 
+def _control_headers(authorization: bytes | None) -> dict[str, str]:
+    return {"authorization": authorization.decode()} if authorization else {}
+
+
+def _control_timeout(settings: Settings) -> httpx.Timeout:
+    return httpx.Timeout(5.0, connect=settings.connect_timeout_s)
+
+
 def _control_client(settings: Settings, authorization: bytes | None) -> httpx.AsyncClient:
     """Make the client for reading engines. Each reading connects anew, which tells whether the engine still accepts."""
     return httpx.AsyncClient(
-        headers={} if authorization is None else {"authorization": authorization.decode()},
-        timeout=httpx.Timeout(5.0, connect=settings.connect_timeout_s),
+        headers=_control_headers(authorization),
+        timeout=_control_timeout(settings),
         limits=httpx.Limits(max_keepalive_connections=0),
         verify=_engine_tls(),
         trust_env=False,

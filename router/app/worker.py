@@ -5,70 +5,128 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import logging
 import os
 import pickle
 import select
-import signal
 import socket
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
 
-from router.app.serve import StartError, serve, set_up_logging
-from router.app.settings.model import Settings
+from router.app.reload import take
+from router.app.reloads import Order, Report
+from router.app.serve import Sockets, StartError, serve, set_up_logging
+from router.app.stopping import Stop
+from router.app.wiring import House
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+LOGGER = logging.getLogger("warmroute.reload")
+
 READY = b"ready\n"
 """Said to the parent when it serves."""
 
+RELOAD = b"reload\n"
+"""Said to the parent when all are to reload."""
+
 LENGTH_BYTES = 4
-"""Before the settings that the parent sends."""
+"""Before each order that the parent sends."""
+
+_TOO_LATE = Report(error="the router is being stopped")
 
 
-def main(client: int, admin: int, link: int) -> int:
+def main(clients: int, admin: int, link: int) -> int:
     """Run a worker on three inherited files; return its exit code."""
     sys.stderr = io.TextIOWrapper(WholeLines(2), errors="backslashreplace", line_buffering=True)
-    settings = _receive(link)
-    if settings is None:
+    sockets = Sockets(socket.socket(fileno=clients), socket.socket(fileno=admin))
+    return uvloop.run(_work(sockets, socket.socket(fileno=link)))
+
+
+async def _work(sockets: Sockets, end: socket.socket) -> int:
+    """Serve until the parent ends the link; return the exit code."""
+    stop = Stop()
+    stop.listen()
+    link = _Link(*await asyncio.open_unix_connection(sock=end), stop)
+    order = await link.receive()
+    if order is None or order.settings is None:
         return 0
-    set_up_logging(settings.log_level)
+    set_up_logging(order.settings.log_level)
     try:
-        uvloop.run(_work(settings, socket.socket(fileno=client), socket.socket(fileno=admin), link))
+        await serve(order.settings, sockets, partial(link.say, READY), stop, link.follow)
     except StartError as error:
-        _say(link, f"{error}\n".encode())
+        await link.end(f"{error}\n".encode())
         return 2
     return 0
 
 
-def _receive(link: int) -> Settings | None:
-    """Return the settings that the parent sends; None when it is gone."""
-    with open(link, "rb", closefd=False) as down:
-        length = int.from_bytes(down.read(LENGTH_BYTES), "big")
-        data = down.read(length)
-    if not data or len(data) < length:
-        return None
-    settings: Settings = pickle.loads(data)
-    return settings
+class _Link:
+    """The worker's side of the link to its parent."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stop: Stop) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._stop = stop
+        self._asked: list[asyncio.Future[Report]] = []
+        """Those who wait for the next order's report."""
+
+    def say(self, words: bytes) -> None:
+        """Say a line to the parent. One that is gone is noticed where its orders are read."""
+        self._writer.write(words)
+
+    async def end(self, words: bytes) -> None:
+        """Say the last line."""
+        self.say(words)
+        self._writer.close()
+        with contextlib.suppress(OSError):  # a parent that is gone does not want to know
+            await self._writer.wait_closed()
+
+    async def receive(self) -> Order | None:
+        """Wait for an order; None when there will be no more."""
+        try:
+            length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
+            order: Order = pickle.loads(await self._reader.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        return order
+
+    async def follow(self, house: House) -> None:
+        """Do as ordered; the link's end is the order to stop, and comes from a parent that was killed, too."""
+        house.reloads.ask = self._ask
+        while (order := await self.receive()) is not None:
+            report = _obey(house, order)
+            house.reloads.note(report)
+            self._answer(report)
+        self._stop.ask()
+        self._answer(_TOO_LATE)
+
+    async def _ask(self) -> Report:
+        """Have the parent send the settings of now to all workers."""
+        if self._reader.at_eof():
+            return _TOO_LATE
+        answer: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self.say(RELOAD)
+        return await answer
+
+    def _answer(self, report: Report) -> None:
+        asked, self._asked = self._asked, []
+        for answer in asked:
+            if not answer.done():  # as one is whose client has left
+                answer.set_result(report)
 
 
-def _say(link: int, words: bytes) -> None:
-    with contextlib.suppress(OSError):  # a parent that is gone is noticed where its end is read
-        os.write(link, words)
-
-
-async def _work(settings: Settings, client_socket: socket.socket, admin_socket: socket.socket, link: int) -> None:
-    """Serve until the parent ends the link. Nothing comes on it any more but its end."""
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        loop.remove_reader(link)
-        signal.raise_signal(signal.SIGTERM)
-
-    loop.add_reader(link, stop)
-    await serve(settings, client_socket, admin_socket, lambda: _say(link, READY))
+def _obey(house: House, order: Order) -> Report:
+    """Take the settings over; return the parent's report, or this worker's own trouble with them."""
+    if order.settings is not None:
+        report = take(house, order.settings)
+        if report.error is not None:
+            LOGGER.warning("reload: a worker's settings stay as they are: %s", report.error)
+            return report
+    return order.report
 
 
 class WholeLines(io.BufferedIOBase):

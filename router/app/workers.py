@@ -18,11 +18,17 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from router.app import certificate
+from router.app.engines import keep_running
+from router.app.reload import Files, compare, listen, log, set_log_level
+from router.app.reloads import Order, Report
 from router.app.serve import StartError
-from router.app.settings.model import Settings
-from router.app.worker import LENGTH_BYTES, READY
+from router.app.settings.sources import ConfigError, Effective
+from router.app.stopping import END_S, LAST_BYTES_S, Stop, until
+from router.app.worker import LENGTH_BYTES, READY, RELOAD
 
 LOGGER = logging.getLogger("warmroute.workers")
 
@@ -31,22 +37,22 @@ SETTLED_S = 10.0
 
 LONGEST_DELAY_S = 30.0
 
-KILL_MARGIN_S = 3.0
-"""Beyond the grace that running requests have: to close connections and to write the last log lines."""
-
-SAME_SIGNAL_S = 0.5
-"""Ctrl-C in a wrapper and `timeout` signal a process and then its group: so near together they are one wish."""
+KILL_MARGIN_S = LAST_BYTES_S + END_S + 0.5
+"""Beyond the time that connections and requests have: a worker gives up by itself just before."""
 
 
 def run_workers(
-    settings: Settings, client_socket: socket.socket, admin_sockets: Sequence[socket.socket], ready: Callable[[], None]
+    effective: Effective,
+    client_socket: socket.socket,
+    admin_sockets: Sequence[socket.socket],
+    ready: Callable[[], None],
 ) -> None:
     """Run one worker for each admin socket, all on the client socket, until SIGINT or SIGTERM.
 
     `ready` is called once, when all have started. Then, and at the end, the sockets here are closed. Raises StartError
     when a worker can't start at first; later that is logged and tried again.
     """
-    asyncio.run(_Workers(settings, client_socket, admin_sockets, ready).run())
+    asyncio.run(_Workers(effective, client_socket, admin_sockets, ready).run())
 
 
 def restart_delay_s(quick_deaths: int) -> float:
@@ -59,92 +65,113 @@ class _Workers:
 
     def __init__(
         self,
-        settings: Settings,
+        effective: Effective,
         client_socket: socket.socket,
         admin_sockets: Sequence[socket.socket],
         ready: Callable[[], None],
     ) -> None:
-        self._settings = settings
+        self._files = Files(effective)
+        self._settings = effective.settings
+        """What all workers have, and new ones get."""
         self._client_socket = client_socket
         self._admin_sockets = admin_sockets
         self._ready = ready
         self._never_started = set(admin_sockets)
         self._living: set[_Worker] = set()
-        self._stopping = asyncio.Event()
-        self._stopped_s = 0.0
+        self._stop = Stop()
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled)
+        self._stop.listen()
+        listening = partial(listen, self._files, lambda: self._settings, self._reload)
+        beside = [
+            asyncio.ensure_future(work) for work in (self._end_when_asked(), keep_running("reloading", listening))
+        ]
         keepers = [asyncio.ensure_future(self._keep(admin_socket)) for admin_socket in self._admin_sockets]
         try:
             await asyncio.gather(*keepers)
         except StartError:
-            self._stop()
+            self._stop.ask()
             await asyncio.gather(*keepers, return_exceptions=True)
             raise
         finally:
+            for work in beside:
+                work.cancel()
             self._kill()
             # All is over, and a signal while the interpreter ends would only spoil the exit code.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
     async def _keep(self, admin_socket: socket.socket) -> None:
         """Have a worker on this admin socket until the end is asked for."""
         port = admin_socket.getsockname()[1]
         quick_deaths = 0
-        while not self._stopping.is_set():
+        while not self._stop.wanted.is_set():
             born_s = time.monotonic()
             how = await self._live(admin_socket, port)
-            if self._stopping.is_set():
+            if self._stop.wanted.is_set():
                 return
             quick_deaths = 0 if time.monotonic() - born_s >= SETTLED_S else quick_deaths + 1
             delay_s = restart_delay_s(quick_deaths)
             LOGGER.warning("worker with admin port %d ended (%s): a new one starts in %g s", port, how, delay_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), delay_s)
+                await asyncio.wait_for(self._stop.wanted.wait(), delay_s)
 
     async def _live(self, admin_socket: socket.socket, port: int) -> str:
         """Run one worker from start to end; return how it ended. StartError is for those that start at first."""
         try:
-            worker = await _Worker.launch(self._settings, self._client_socket, admin_socket)
+            worker = await _Worker.launch(self._client_socket, admin_socket)
             self._living.add(worker)
             try:
+                worker.send(Order(self._settings, Report()))
                 await self._started(worker, admin_socket, port)
-                return await worker.ended()
+                return await worker.ended(partial(self._reload, "admin API"))
             finally:
                 self._living.discard(worker)
         except StartError as error:
-            if admin_socket in self._never_started and not self._stopping.is_set():
+            if admin_socket in self._never_started and not self._stop.wanted.is_set():
                 raise
             return str(error)
 
     async def _started(self, worker: _Worker, admin_socket: socket.socket, port: int) -> None:
-        if self._stopping.is_set():  # while it was launched
+        if self._stop.wanted.is_set():  # while it was launched
             worker.stop()
         await worker.started()
         LOGGER.info("worker with admin port %d is process %d", port, worker.process.pid)
-        if self._never_started and not self._stopping.is_set():
+        if self._never_started and not self._stop.wanted.is_set():
             self._never_started.discard(admin_socket)
             if not self._never_started:
                 self._ready()
 
-    def _signalled(self) -> None:
-        if not self._stopping.is_set():
-            self._stop()
-        elif time.monotonic() - self._stopped_s > SAME_SIGNAL_S:
-            self._kill()
-
-    def _stop(self) -> None:
-        if self._stopping.is_set():
-            return
-        self._stopping.set()
-        self._stopped_s = time.monotonic()
+    async def _end_when_asked(self) -> None:
+        """Pass a stop on; when it is asked for again, or when time is up, see to it that it comes."""
+        await self._stop.wanted.wait()
         for listening in (self._client_socket, *self._admin_sockets):
             listening.close()
         for worker in self._living:
             worker.stop()
-        asyncio.get_running_loop().call_later(self._settings.grace_s + KILL_MARGIN_S, self._kill)
+        limit_s = self._settings.drain_s + self._settings.grace_s + KILL_MARGIN_S
+        await until(self._stop.hurried, asyncio.sleep(limit_s))
+        if self._stop.hurried.is_set():
+            for worker in self._living:
+                worker.hurry()
+            await asyncio.sleep(KILL_MARGIN_S)
+        self._kill()
+
+    def _reload(self, why: str) -> None:
+        """Send all workers the settings of now, or tell them that these can't be used."""
+        if self._stop.wanted.is_set():
+            return
+        try:
+            settings, report = compare(self._settings, self._files.read())
+            certificate.check(settings)
+        except ConfigError as error:
+            order = Order(None, Report(error=str(error)))
+        else:
+            self._settings = settings
+            set_log_level(settings)
+            order = Order(settings, report)
+        for worker in self._living:
+            worker.send(order)
+        log(order.report, why)
 
     def _kill(self) -> None:
         for worker in self._living:
@@ -155,8 +182,9 @@ class _Workers:
 class _Worker:
     """The parent's side of one worker: its process, and a socket to it that says all there is to say.
 
-    Down go the settings, which have secrets and so stand on no command line; its end is the order to stop, and comes
-    from a parent that was killed, too. Up comes whether the worker started; its end is the worker's.
+    Down go the settings, which have secrets and so stand on no command line, and others whenever they are reloaded; its
+    end is the order to stop, and comes from a parent that was killed, too. Up comes whether the worker started, then
+    its wish for a reload; its end is the worker's.
     """
 
     process: subprocess.Popen[bytes]
@@ -164,7 +192,7 @@ class _Worker:
     writer: asyncio.StreamWriter
 
     @classmethod
-    async def launch(cls, settings: Settings, client_socket: socket.socket, admin_socket: socket.socket) -> _Worker:
+    async def launch(cls, client_socket: socket.socket, admin_socket: socket.socket) -> _Worker:
         """Start a process. Raises StartError when the system can't."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -174,20 +202,26 @@ class _Worker:
                 ours.close()
                 raise StartError(f"can't start a worker: {error.strerror or error}") from None
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        data = pickle.dumps(settings)
-        writer.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
         return cls(process, reader, writer)
+
+    def send(self, order: Order) -> None:
+        """Send settings, before it is told to stop; nothing happens where it is gone."""
+        data = pickle.dumps(order)
+        if not self.writer.is_closing():
+            self.writer.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
 
     async def started(self) -> None:
         """Wait until it serves. Raises StartError with its own words, or with how it ended without any."""
         said = await self._hear(self.reader.readline)
         if said != READY:
-            how = await self.ended()
+            how = await self.ended(lambda: None)
             raise StartError(said.decode().strip() or f"a worker ended before it was ready ({how})")
 
-    async def ended(self) -> str:
-        """Wait for its end; return how it ended."""
-        await self._hear(self.reader.read)
+    async def ended(self, asked: Callable[[], None]) -> str:
+        """Wait for its end; return how it ended. `asked` is called whenever it wants a reload."""
+        while said := await self._hear(self.reader.readline):
+            if said == RELOAD:
+                asked()
         self.writer.close()
         code = self.process.wait()  # the system closes a process's sockets in the course of ending it
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -204,6 +238,10 @@ class _Worker:
         with contextlib.suppress(OSError):
             self.writer.write_eof()
 
+    def hurry(self) -> None:
+        """Let it cut its requests, say so to those who wait for them, and end."""
+        self.process.terminate()
+
     def kill(self) -> None:
         """End it at once."""
         self.process.kill()
@@ -212,12 +250,12 @@ class _Worker:
 def _spawn(*descriptors: int) -> subprocess.Popen[bytes]:
     """Start a worker that inherits these files.
 
-    SIGINT stays blocked in it: Ctrl-C reaches all processes of the terminal, and only the parent is to act on it. A
+    SIGINT and SIGHUP stay blocked in it: a terminal sends them to all its processes, and only the parent is to act. A
     blocked signal, other than a handler, is inherited, so there is no moment at which a worker could be hit.
     """
     unsafe_path = [] if str(Path.cwd()) in sys.path else ["-P"]  # a worker finds modules where its parent does
     command = [sys.executable, *unsafe_path, "-m", "router.app.worker", *map(str, descriptors)]
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=descriptors)
     finally:

@@ -257,6 +257,8 @@ class Fleet:
             replica.health.failed(outcome.kind, now)
         elif outcome.kind is OutcomeKind.BUSY:
             replica.health.pushed_back(now, outcome.retry_after_s)
+        elif outcome.kind is OutcomeKind.SILENT and not replica.health.up:
+            replica.health.silent(now, mute=True)  # it may have been its trial
         elif outcome.kind is OutcomeKind.COMPLETED:
             replica.heard_s = now
             if replica.health.state is not State.READY or replica.health.cause is not None:

@@ -71,6 +71,11 @@ class Attempt:
         return None if self._answer is None else self._answer.status
 
     @property
+    def answer(self) -> Answer | None:
+        """What has come of the replica's answer."""
+        return self._answer
+
+    @property
     def sent(self) -> bool:
         """Whether the replica has the request, and its answer is waited for or passing."""
         return self._connection is not None

@@ -16,7 +16,7 @@ from router.proxy.exchange import Exchange
 from router.proxy.forwarded import NOWHERE
 from router.proxy.incoming import Incoming
 from router.proxy.plane import Plane
-from router.proxy.receiving import Part, Receiver, body_framing
+from router.proxy.receiving import BODY, Receiver, body_framing
 from router.proxy.targets import is_proxied, origin_form
 
 LINGER_S = 2.0
@@ -111,7 +111,7 @@ class Downstream(Receiver):
             return
         self._discarding = True
         last: Any = self.cycle
-        if last is None or (last.response_complete and self._part is not Part.BODY):
+        if last is None or (last.response_complete and self._part is not BODY):
             exchange = Exchange(self.plane, self, Incoming(b"GET", b"/", "/", [], http_1_0=False), keep_alive=False)
             exchange.fail(error)
         elif last.response_complete:
@@ -128,27 +128,33 @@ class Downstream(Receiver):
     def on_headers_complete(self) -> None:
         if self._head_is_known or self._discarding or self.transport.is_closing():
             self._head_is_known = False
-            self._part = Part.BODY
+            self._part = BODY
             return  # a head made up for the parser; or a request behind the last one that is answered here
         parser = self.parser
         method, version = parser.get_method(), parser.get_http_version()
         target = origin_form(self.url)
         path = target.partition(b"?")[0].decode("latin-1")
         incoming = Incoming(method, target, path, self.headers, version == "1.0", self._forwarded)
-        self._check_head(incoming, version)
-        self._part = Part.BODY
+        if self._is_odd(incoming, version):
+            self._check_head(incoming, version)
         if parser.should_upgrade():
+            if method == b"CONNECT":
+                self._stop(RouterError.BAD_REQUEST)
             self._skipped_body = body_framing(self.headers)
+        self._part = BODY
         proxied = is_proxied(method, path)
         if (not proxied or self.door.cors.on) and self._is_for_app(incoming, proxied):
             self._make_scope(incoming)
             super().on_headers_complete()
+            if self.plane.stopping:
+                self.cycle.keep_alive = False
             if self.pipeline:
                 self._read_ahead()
             return
         self.headers = []  # trailers of a chunked body are reported as headers too, and end here
         previous: Any = self.cycle
-        exchange: Any = Exchange(self.plane, self, incoming, parser.should_keep_alive())
+        keep_alive = parser.should_keep_alive() and not self.plane.stopping
+        exchange: Any = Exchange(self.plane, self, incoming, keep_alive)
         self.cycle = exchange
         if previous is None or previous.response_complete:
             self._take_turn(exchange)

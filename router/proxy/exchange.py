@@ -22,6 +22,7 @@ from router.proxy import report
 from router.proxy.answer import Answer
 from router.proxy.attempt import Attempt
 from router.proxy.client import Client
+from router.proxy.door import OPEN, tokens_used
 from router.proxy.early import EarlyStream
 from router.proxy.errors import RouterError, error_event
 from router.proxy.incoming import Incoming
@@ -51,6 +52,8 @@ class Exchange:
         self.recollected = False
         """Whether the store taught something of this request."""
         self.overhead_s = 0.0
+        self.admission = OPEN
+        """What the door let it in with."""
         self.tenant = 0
         """Whose share of the queue it takes; 0 for everybody without a name."""
         self.queued_s = 0.0
@@ -248,6 +251,23 @@ class Exchange:
             self.client.transport.write(report.error_answer(self, error, message, retry_after_s))
         self._end(None)
 
+    def cut(self, error: RouterError) -> None:
+        """End it now, wherever it stands; no replica is to blame."""
+        self.keep_alive = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self.plane.room.leave(waiting)
+            self.queued_s = self.plane.clock() - waiting.since_s
+        attempt = self.attempt
+        if attempt is not None:
+            attempt.abandon()
+        if attempt is not None and attempt.answer is not None and attempt.passing:
+            self._cut(error, attempt.answer)
+            self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status, attempt.answer.usage()))
+        else:
+            self._settle(Outcome(OutcomeKind.CLIENT_LEFT))
+            self.fail(error)
+
     def client_left(self) -> None:
         """The client closed its connection: so does the upstream, and the engine frees the request's blocks."""
         if self.response_complete:
@@ -265,7 +285,16 @@ class Exchange:
         if attempt is not None:
             self.plane.settle(attempt.ticket, outcome)
 
+    def _charge(self, outcome: Outcome | None) -> None:
+        attempt = self.attempt
+        if outcome is None or attempt is None:
+            self.admission.finished(0)
+        else:
+            reads = attempt.silence.segments if attempt.passing else 0
+            self.admission.finished(tokens_used(outcome.usage, attempt.ticket.decision.prompt_tokens, reads))
+
     def _end(self, outcome: Outcome | None) -> None:
+        self._charge(outcome)
         record = report.record(self, outcome, self.plane.clock())
         if outcome is not None:
             self._settle(outcome)

@@ -75,7 +75,7 @@ _NONE: set[bytes] = set()
 OWN_PREFIX = b"x-warmroute-"
 """Answer headers that only this router writes."""
 
-DOOR_PREFIXES = (b"access-control-", b"x-ratelimit-")
+_CORS_PREFIX = b"access-control-"
 """Answer headers of which all come from the router where one does."""
 
 
@@ -138,15 +138,13 @@ def request_head(
 def answer_head(status: int, headers: Headers, framing: bytes, own: bytes, close: bool) -> bytes:
     """Build the head of an answer from the engine's fields, the framing line and the router's `own` lines.
 
-    Where some of these are the door's, the engine's of that kind go.
+    Where the router says what web pages may do, the engine does not.
     """
     named = _named_by_connection(headers)
-    replaced: tuple[bytes, ...] = ()
-    if b"\naccess-control-" in own or b"\nx-ratelimit-" in own:
-        replaced = tuple(prefix for prefix in DOOR_PREFIXES if b"\n" + prefix in own)
+    foreign = (OWN_PREFIX, _CORS_PREFIX) if b"\naccess-control-" in own else OWN_PREFIX
     parts = [STATUS_LINES[status]]
     for key, value in headers:
-        if key in _NOT_ANSWER or key in named or key.startswith(OWN_PREFIX) or (replaced and key.startswith(replaced)):
+        if key in _NOT_ANSWER or key in named or key.startswith(foreign):
             continue
         parts += (key, b": ", value, b"\r\n")
     parts += (framing, own)

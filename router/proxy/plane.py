@@ -17,6 +17,7 @@ from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Outcome, OutcomeKind, ReplicaId, RoutingRequest
 from router.ports import Observer, RequestRecord, Store
+from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
 from router.proxy.model_field import with_model
@@ -35,6 +36,9 @@ class Active(Protocol):
 
     def look(self, now: float) -> None:
         """End it if nothing has moved for too long; keep it open while it waits."""
+
+    def cut(self, error: RouterError) -> None:
+        """End it now, wherever it stands; no replica is to blame."""
 
 
 class Idle(Protocol):
@@ -105,8 +109,12 @@ class Plane:
         self.room = WaitingRoom(self.admission, self._counted_in, clock)
         self.pools: dict[ReplicaId, Pool] = {}
         self.active: set[Active] = set()
+        self.sweeps: list[Callable[[float], None]] = []
+        """Called with the time by every sweep."""
         self.idle: set[Idle] = set()
         """Client connections between two requests."""
+        self.stopping = False
+        """Whether each answer is to be the last one on its connection."""
 
     # The fleet's calls, and what the store is told of them
 
@@ -192,6 +200,8 @@ class Plane:
                 exchange.look(now)
             for connection in list(self.idle):
                 connection.close_if_idle(now)
+            for sweep in self.sweeps:
+                sweep(now)
             for pool in self.pools.values():
                 pool.expire()
 

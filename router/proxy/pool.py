@@ -37,8 +37,8 @@ class Pool:
         self.authority = address.authority
         self.own_lines = b"" if rank is None else b"x-data-parallel-rank: %d\r\n" % rank
         """Header lines of every request sent there, in place of the client's."""
-        self._connect_timeout_s = connect_timeout_s
-        self._idle_s = idle_s
+        self.connect_timeout_s = connect_timeout_s
+        self.idle_s = idle_s
         self._idle: list[UpstreamConnection] = []
         self._closed = False
 
@@ -49,7 +49,7 @@ class Pool:
         """Return an idle connection, or None."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and time.monotonic() - connection.idle_since_s < self._idle_s:
+            if connection.usable and time.monotonic() - connection.idle_since_s < self.idle_s:
                 return connection
             connection.transport.close()
         return None
@@ -61,7 +61,7 @@ class Pool:
         """
         loop = asyncio.get_running_loop()
         host, port, tls = self.address
-        async with asyncio.timeout(self._connect_timeout_s):
+        async with asyncio.timeout(self.connect_timeout_s):
             _, connection = await loop.create_connection(lambda: UpstreamConnection(self), host, port, ssl=tls)
         return connection
 
@@ -80,7 +80,7 @@ class Pool:
 
     def expire(self) -> None:
         """Close connections that have been idle for too long."""
-        limit_s = time.monotonic() - self._idle_s
+        limit_s = time.monotonic() - self.idle_s
         while self._idle and self._idle[0].idle_since_s <= limit_s:
             self._idle.pop(0).transport.close()
 

@@ -32,6 +32,9 @@ class Part(Enum):
     BODY = "body"
 
 
+NOTHING, HEAD, BODY = Part
+
+
 class Unreadable(Exception):
     """Raised through the parser: what came is not to be read any further."""
 
@@ -50,7 +53,7 @@ class Receiver(HttpToolsProtocol):
         """Whether all that comes from now on is thrown away."""
         self._skipped_body = b""
         self._head_is_known = False
-        self._part = Part.NONE
+        self._part = NOTHING
         self._is_new = False
         """Whether the request that is coming in began in the present read."""
         self._read_bytes = 0
@@ -87,11 +90,11 @@ class Receiver(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse_bytes(self._error)
         else:
-            if self._part is not Part.NONE or self.cycle is None or self.cycle.response_complete:
+            if self._part is not NOTHING or self.cycle is None or self.cycle.response_complete:
                 self._after_reading()
 
     def _after_reading(self) -> None:
-        if self._part is not Part.NONE:
+        if self._part is not NOTHING:
             self._watch()
         elif self.cycle is None or self.cycle.response_complete:
             self._wait_if_idle()
@@ -107,7 +110,7 @@ class Receiver(HttpToolsProtocol):
             return
         self._unfinished_bytes += self._read_bytes
         if self._unfinished_bytes > self.door.rules.max_head_bytes:
-            self._refuse_bytes(RouterError.HEAD_TOO_LARGE if self._part is Part.HEAD else RouterError.BAD_REQUEST)
+            self._refuse_bytes(RouterError.HEAD_TOO_LARGE if self._part is HEAD else RouterError.BAD_REQUEST)
 
     def check_receiving(self, now: float) -> None:
         """Refuse the request that is coming in if its head takes too long, or its body does not go on.
@@ -115,7 +118,7 @@ class Receiver(HttpToolsProtocol):
         While an earlier one is being answered, or nothing is read, the client is not to blame.
         """
         rules = self.door.rules
-        if self._part is Part.HEAD:
+        if self._part is HEAD:
             limit_s, moves = rules.head_timeout_s, self.cycle is not None and not self.cycle.response_complete
         else:
             limit_s, moves = rules.body_timeout_s, self._reads != self._reads_seen
@@ -146,7 +149,7 @@ class Receiver(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self._part = Part.HEAD
+        self._part = HEAD
         self._is_new = True
 
     def _make_scope(self, incoming: Incoming) -> None:
@@ -157,11 +160,6 @@ class Receiver(HttpToolsProtocol):
         self.expect_100_continue = incoming.expects_continue
         self.headers.extend(incoming.headers)
 
-    def on_url(self, url: bytes) -> None:
-        self.url += url
-        if len(self.url) > self.door.rules.max_url_bytes:
-            self._stop(RouterError.URL_TOO_LONG)
-
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value))
 
@@ -169,19 +167,27 @@ class Receiver(HttpToolsProtocol):
         self._error = error
         raise Unreadable
 
+    def _is_odd(self, incoming: Incoming, version: str) -> bool:
+        """Tell whether a head has to be looked at more closely."""
+        rules, came_bytes = self.door.rules, self._read_bytes + self._first_bytes + self._unfinished_bytes
+        return (
+            version != "1.1"
+            or b"transfer-encoding" in incoming.fields
+            or len(incoming.headers) > MAX_FIELDS
+            or came_bytes > rules.max_head_bytes
+            or len(self.url) > rules.max_url_bytes
+        )
+
     def _check_head(self, incoming: Incoming, version: str) -> None:
         """Refuse what the parser lets pass and others may read otherwise: RFC 9112 sections 2.3, 3.2 and 6.1."""
         if version not in ("1.1", "1.0"):
             self._stop(RouterError.BAD_REQUEST)
-        came_bytes = self._read_bytes if self._is_new else self._first_bytes + self._unfinished_bytes + self._read_bytes
-        if came_bytes > self.door.rules.max_head_bytes and self._is_large(incoming):
-            self._stop(RouterError.HEAD_TOO_LARGE)
-        if len(incoming.headers) > MAX_FIELDS:
-            self._stop(RouterError.HEAD_TOO_LARGE)
         if b"transfer-encoding" in incoming.fields and not incoming.is_chunked:
             self._stop(RouterError.BAD_REQUEST)
-        if incoming.method == b"CONNECT":
-            self._stop(RouterError.BAD_REQUEST)
+        if len(self.url) > self.door.rules.max_url_bytes:
+            self._stop(RouterError.URL_TOO_LONG)
+        if len(incoming.headers) > MAX_FIELDS or self._is_large(incoming):
+            self._stop(RouterError.HEAD_TOO_LARGE)
 
     def _is_large(self, incoming: Incoming) -> bool:
         """Tell whether it is the head that is too large, and not what came together with it."""
@@ -189,7 +195,7 @@ class Receiver(HttpToolsProtocol):
 
     def _finished(self) -> None:
         """The request has come whole."""
-        self._part = Part.NONE
-        self._unfinished_bytes = 0
+        self._part = NOTHING
+        self._first_bytes = self._unfinished_bytes = 0
         if not self._is_new:
             self.door.receiving.discard(self)

@@ -10,6 +10,7 @@ from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, ReplicaId, RoutingRequest, Usage
 from router.ports import RequestRecord, Source
 from router.proxy.answer import Answer
+from router.proxy.door import Pass
 from router.proxy.errors import RETRY_AFTER_S, RouterError, error_body
 from router.proxy.headers import Headers, answer_head
 from router.proxy.incoming import Incoming
@@ -42,6 +43,7 @@ class Ended(Protocol):
     first_byte_s: float | None
     keep_alive: bool
     extra_lines: bytes
+    admission: Pass
     error: RouterError | None
 
     @property
@@ -105,6 +107,7 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         shape=request.shape if request else "unknown",
         streaming=bool(request and request.streaming),
         batch=bool(request and request.batch),
+        client=ended.admission.client,
         status=ended.status or CLIENT_LEFT_STATUS,
         outcome=None if outcome is None else outcome.kind,
         decision=None if ticket is None else ticket.decision,

@@ -224,7 +224,7 @@ class SimReplica:
     def _fault_set(self, fault: Fault) -> None:
         begin: dict[FaultKind, Callable[[], None]] = {
             FaultKind.REFUSE: self._close_listener,
-            FaultKind.SLEEP: lambda: self.state.sleep(1),
+            FaultKind.SLEEP: self.state.sleep,
             FaultKind.SILENT_SIGTERM: self._fall_silent,
             FaultKind.ENGINE_DIED: lambda: self._lose_engine(fault.delay_s or _DEATH_S),
             FaultKind.RESTART_COLD: self.restart_cold,
@@ -239,7 +239,7 @@ class SimReplica:
         if fault.kind in (FaultKind.SILENT_SIGTERM, FaultKind.ENGINE_DIED):
             self.restart_cold()  # What comes back is another process.
         elif fault.kind is FaultKind.SLEEP:
-            self.state.sleep(0)
+            self.state.go_on()
         self._reopen()
         self.changed()
 

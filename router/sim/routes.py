@@ -199,17 +199,17 @@ def _sleep(state: ReplicaState, call: Call) -> None:
 
 
 def _wake(state: ReplicaState, call: Call) -> None:
-    state.sleep(0)
+    state.go_on()
     _json(call, {"status": "awake", "tags": None})
 
 
 def _pause(state: ReplicaState, call: Call) -> None:
-    state.pause(True)
+    state.pause()
     _json(call, {"status": "paused"})
 
 
 def _resume(state: ReplicaState, call: Call) -> None:
-    state.pause(False)
+    state.go_on()
     _json(call, {"status": "resumed"})
 
 

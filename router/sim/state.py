@@ -113,22 +113,22 @@ class ReplicaState:
         self._process.start_time_s = max(self._process.start_time_s, started_s + 0.01)
         self.sleep_level, self.paused = 0, False
 
-    def sleep(self, level: int) -> None:
-        """Stop all engines; what is sent to them waits."""
+    def sleep(self, level: int = 1) -> None:
+        """Stop all engines; what is sent to them waits, and caches are lost."""
         self.sleep_level = level
-        self._let_run()
+        self.pause()
 
-    def pause(self, paused: bool) -> None:
-        """Stop all engines, or let them go on."""
-        self.paused = paused
-        self._let_run()
+    def pause(self) -> None:
+        """Stop all engines; what is sent to them waits. Requests that run are kept, which vLLM aborts."""
+        self.paused = True
+        self.freeze()
+        self.reset_prefix_caches()
 
-    def _let_run(self) -> None:
-        if self.sleep_level or self.paused:
-            self.freeze()
-        else:
-            for rank in self.ranks.all:
-                rank.driver.thaw()
+    def go_on(self) -> None:
+        """End sleep and pause."""
+        self.sleep_level, self.paused = 0, False
+        for rank in self.ranks.all:
+            rank.driver.thaw()
 
     def freeze(self) -> None:
         """Stop all engines' clocks."""

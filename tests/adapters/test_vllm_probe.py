@@ -139,7 +139,7 @@ async def test_whether_an_engine_is_paused_is_told_in_development_mode_only(
     assert await VllmProbe(client, plain.url).paused() is None
     probe = VllmProbe(client, telling.url)
     assert await probe.paused() is False
-    telling.state.pause(True)
+    telling.state.pause()
     assert await probe.paused() is True
 
 

@@ -106,11 +106,11 @@ def test_check_config_prints_each_value_with_its_source(tmp_path: Path) -> None:
     assert (outcome.returncode, outcome.stderr) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in outcome.stdout.splitlines())
     assert list(lines) == list(Settings.model_fields)
-    assert lines["replica"].split(maxsplit=1) == ["http://a:8000,http://b:8000", f"file {config}"]
-    assert lines["port"].split() == ["2", "environment"]
-    assert lines["log_requests"].split() == ["off", "flag"]
-    assert lines["max_body_bytes"].split() == ["1MiB", "flag"]
-    assert lines["host"].split() == ["127.0.0.1", "default"]
+    assert lines["replica"].split(maxsplit=2) == ["http://a:8000,http://b:8000", "reload", f"file {config}"]
+    assert lines["port"].split() == ["2", "restart", "environment"]
+    assert lines["log_requests"].split() == ["off", "restart", "flag"]
+    assert lines["max_body_bytes"].split() == ["1MiB", "reload", "flag"]
+    assert lines["host"].split() == ["127.0.0.1", "restart", "default"]
 
 
 def test_check_config_columns_are_aligned() -> None:
@@ -122,11 +122,11 @@ def test_check_config_prints_json() -> None:
     outcome = warmroute("check-config", "--json", "--replica", "http://a", "--port", "0", WARMROUTE_MAX_RETRIES="0")
     values = json.loads(outcome.stdout)
     assert list(values) == list(Settings.model_fields)
-    assert values["replica"] == {"value": ["http://a:80"], "source": "flag"}
-    assert values["port"] == {"value": 0, "source": "flag"}
-    assert values["max_retries"] == {"value": 0, "source": "environment"}
-    assert values["log_requests"] == {"value": True, "source": "default"}
-    assert values["engine_api_key"] == {"value": None, "source": "default"}
+    assert values["replica"] == {"value": ["http://a:80"], "changed_by": "reload", "source": "flag"}
+    assert values["port"] == {"value": 0, "changed_by": "restart", "source": "flag"}
+    assert values["max_retries"] == {"value": 0, "changed_by": "reload", "source": "environment"}
+    assert values["log_requests"] == {"value": True, "changed_by": "restart", "source": "default"}
+    assert values["engine_api_key"] == {"value": None, "changed_by": "reload", "source": "default"}
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]])

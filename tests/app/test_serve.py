@@ -4,88 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
 import socket
 import ssl
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import trustme
 
 from tests.rig.client import Client, chat, request
+from tests.rig.served import refused, serving
 from tests.rig.stage import Stage
-
-START_S = 30.0
-"""Two cores, other tests beside this one: an interpreter with all imports takes its time."""
-
-
-@dataclass
-class Served:
-    """A running `warmroute serve` and what it said of itself."""
-
-    process: asyncio.subprocess.Process
-    said: list[str]
-
-    @property
-    def port(self) -> int:
-        return self._port_in(self.said[0])
-
-    @property
-    def admin_port(self) -> int:
-        return self._port_in(self.said[1])
-
-    @staticmethod
-    def _port_in(line: str) -> int:
-        found = re.search(r":(\d+)/", line)
-        assert found, line
-        return int(found[1])
-
-    async def ended(self) -> tuple[int, str]:
-        """Wait for its end; return the exit code and what it wrote to stderr."""
-        async with asyncio.timeout(START_S):
-            _, err = await self.process.communicate()
-        assert self.process.returncode is not None
-        return self.process.returncode, err.decode()
-
-
-async def launch(*arguments: str, **variables: str) -> asyncio.subprocess.Process:
-    clean = {name: value for name, value in os.environ.items() if not name.upper().startswith("WARMROUTE_")}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "router", "serve", "--port", "0", "--admin-port", "0", *arguments,
-        env=clean | variables, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-
-
-@asynccontextmanager
-async def serving(*arguments: str, **variables: str) -> AsyncIterator[Served]:
-    process = await launch(*arguments, **variables)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(START_S):
-            said = [(await process.stdout.readline()).decode() for _ in range(2)]
-        yield Served(process, said)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-
-
-async def refused(*arguments: str) -> str:
-    """A start that must fail: exit code 2, nothing on stdout, one line on stderr, which is returned."""
-    process = await launch(*arguments)
-    async with asyncio.timeout(START_S):
-        out, err = await process.communicate()
-    assert (process.returncode, out) == (2, b"")
-    assert re.fullmatch(r"warmroute: [^\n]+\n", err.decode()), err
-    return err.decode()
 
 
 async def test_port_0_takes_free_ports_and_prints_the_real_ones(stage: Stage) -> None:
@@ -95,9 +27,7 @@ async def test_port_0_takes_free_ports_and_prints_the_real_ones(stage: Stage) ->
         assert re.fullmatch(r"warmroute: admin    http://127\.0\.0\.1:[1-9]\d*/docs\n", served.said[1])
         assert served.port != served.admin_port
         assert (await stage.ask(served, chat())).status == 200
-        async with httpx.AsyncClient(trust_env=False, verify=False) as admin:
-            shown = (await admin.get(f"http://127.0.0.1:{served.admin_port}/api/fleet")).json()
-        assert [known["url"] for known in shown["replicas"]] == [replica.url]
+        assert [known["url"] for known in (await served.fleet())["replicas"]] == [replica.url]
 
 
 @pytest.mark.parametrize("option", ["--port", "--admin-port"])
@@ -116,7 +46,7 @@ async def test_an_address_that_is_not_ours_is_one_line_and_exit_2() -> None:
 async def test_it_starts_without_a_replica_and_says_so(stage: Stage) -> None:
     async with serving() as served:
         assert (await stage.ask(served, chat())).status == 503
-        served.process.send_signal(signal.SIGTERM)
+        served.send(signal.SIGTERM)
         code, err = await served.ended()
     assert code == 0
     assert "no replica is configured" in err
@@ -131,7 +61,7 @@ async def test_a_signal_lets_a_running_stream_finish(stage: Stage, number: signa
         client.send(chat(stream=True, max_tokens=60, ignore_eos=True))
         answer = await client.head()
         await client.chunk(answer)
-        served.process.send_signal(number)
+        served.send(number)
         await idle.closed()
         await client.rest(answer)
         assert answer.events()[-1] == "[DONE]"
@@ -148,7 +78,7 @@ async def test_after_a_signal_nothing_new_is_accepted(stage: Stage) -> None:
         await idle.ask(request("/livez"))
         client.send(chat(stream=True, max_tokens=60, ignore_eos=True))
         answer = await client.head()
-        served.process.send_signal(signal.SIGTERM)
+        served.send(signal.SIGTERM)
         await idle.closed()
         with pytest.raises(ConnectionRefusedError):
             await Client.open(served.port)
@@ -163,7 +93,7 @@ async def test_a_stream_that_outlasts_the_grace_is_cut_and_frees_its_engine(stag
         client.send(chat(stream=True, max_tokens=50_000, ignore_eos=True))
         answer = await client.head()
         await client.chunk(answer)
-        served.process.send_signal(signal.SIGTERM)
+        served.send(signal.SIGTERM)
         rest, _ = await client.remainder()
         assert b"[DONE]" not in rest
         await replica.wait_for(lambda: replica.engine.running == 0, 5.0)
@@ -255,12 +185,9 @@ async def test_an_engine_behind_tls_is_trusted_by_the_systems_authorities(
     async with serving("--replica", replica.url, "--ssl-certfile", str(certificates.server)) as inner:
         url = f"https://localhost:{inner.port}"
         trusted = {"SSL_CERT_FILE": str(certificates.authority_file)}
-        async with serving("--replica", url, "--scrape-interval-s", "0.1", **trusted) as outer:
+        async with serving("--replica", url, "--scrape-interval-s", "0.1", variables=trusted) as outer:
             assert (await stage.ask(outer, chat())).status == 200
-            async with httpx.AsyncClient(trust_env=False, verify=False) as admin:
-                address = f"http://127.0.0.1:{outer.admin_port}/api/fleet"
-                shown: dict[str, Any] = (await admin.get(address)).json()["replicas"][0]
-            assert shown["state"] == "ready"
+            assert (await outer.fleet())["replicas"][0]["state"] == "ready"
         async with serving("--replica", url) as doubtful:
             assert (await stage.ask(doubtful, chat())).status == 503
 
@@ -278,7 +205,7 @@ async def test_each_request_is_one_json_line_on_stderr(stage: Stage) -> None:
         client = await stage.client(served)
         for ident in ("one", "two"):
             await client.ask(chat(headers=[("x-request-id", ident)]))
-        served.process.send_signal(signal.SIGTERM)
+        served.send(signal.SIGTERM)
         _, err = await served.ended()
     lines = [event for event in events(err) if event["event"] == "request_finished"]
     assert [line["request_id"] for line in lines] == ["one", "two"]
@@ -293,6 +220,6 @@ async def test_the_log_can_be_turned_off(stage: Stage) -> None:
     replica = await stage.replica()
     async with serving("--replica", replica.url, "--no-log-requests") as served:
         await stage.ask(served, chat())
-        served.process.send_signal(signal.SIGTERM)
+        served.send(signal.SIGTERM)
         _, err = await served.ended()
     assert events(err) == []

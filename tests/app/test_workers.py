@@ -9,11 +9,9 @@ import os
 import re
 import signal
 import socket
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 import trustme
 
@@ -21,106 +19,11 @@ from router.app.worker import WholeLines
 from router.app.workers import LONGEST_DELAY_S, restart_delay_s
 from tests.redis_server import running_redis
 from tests.rig.client import Client, chat, request
+from tests.rig.served import START_S, Served, launch, refused, serving
 from tests.rig.stage import Stage
-
-START_S = 40.0
-"""Several interpreters with all imports, on two cores, other tests beside this one."""
 
 LONG = chat(stream=True, max_tokens=60, ignore_eos=True)
 ENDLESS = chat(stream=True, max_tokens=50_000, ignore_eos=True)
-
-
-class Served:
-    """A running `warmroute serve` with workers, as its two outputs tell of it."""
-
-    def __init__(self, process: asyncio.subprocess.Process, workers: int) -> None:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self.process = process
-        self.errors: list[str] = []
-        self._workers = workers
-        self._out, self._err = process.stdout, process.stderr
-        self.port = 0
-        self.pids: dict[int, int] = {}
-        """Admin port -> process that listens there."""
-
-    async def ready(self) -> None:
-        async with asyncio.timeout(START_S):
-            said = [(await self._out.readline()).decode() for _ in range(1 + self._workers)]
-        ports = []
-        for line, pattern in zip(said, ["clients  https?", *["admin    http"] * self._workers], strict=True):
-            found = re.fullmatch(rf"warmroute: {pattern}://127\.0\.0\.1:(\d+)/\S+\n", line)
-            assert found, said
-            ports.append(int(found[1]))
-        self.port, *admin_ports = ports
-        for _ in admin_ports:
-            await self.started()
-        assert sorted(self.pids) == sorted(admin_ports)
-        assert len(set(self.pids.values())) == self._workers
-
-    async def line(self, pattern: str) -> re.Match[str]:
-        """Read its log up to a line that has this."""
-        async with asyncio.timeout(START_S):
-            while line := (await self._err.readline()).decode():
-                self.errors.append(line)
-                if found := re.search(pattern, line):
-                    return found
-        raise AssertionError(f"no line has {pattern!r}: {self.errors}")
-
-    async def started(self) -> int:
-        """Wait until a worker says that it has started; return its admin port."""
-        found = await self.line(r"worker with admin port (\d+) is process (\d+)")
-        self.pids[int(found[1])] = int(found[2])
-        return int(found[1])
-
-    async def ended(self) -> tuple[int, str]:
-        """Wait for the end of all processes, for all have the outputs; return the parent's exit code and the log."""
-        async with asyncio.timeout(START_S):
-            _, rest = await self.process.communicate()
-        assert self.process.returncode is not None
-        return self.process.returncode, "".join(self.errors) + rest.decode()
-
-    def send(self, number: signal.Signals, *, whole_group: bool = False) -> None:
-        (os.killpg if whole_group else os.kill)(self.process.pid, number)
-
-    @contextlib.contextmanager
-    def only(self, admin_port: int) -> Iterator[None]:
-        """Stop all workers but one, which then must answer."""
-        others = [pid for port, pid in self.pids.items() if port != admin_port]
-        for pid in others:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in others:
-                os.kill(pid, signal.SIGCONT)
-
-    async def decided(self, admin_port: int) -> int:
-        """Return how many requests this worker has decided."""
-        async with httpx.AsyncClient(trust_env=False, verify=False) as admin:
-            return len((await admin.get(f"http://127.0.0.1:{admin_port}/api/decisions")).json())
-
-
-async def launch(*arguments: str, workers: int = 2) -> asyncio.subprocess.Process:
-    """Start it in a process group of its own, as a shell does."""
-    clean = {name: value for name, value in os.environ.items() if not name.upper().startswith("WARMROUTE_")}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "router", "serve", "--port", "0", "--admin-port", "0", "--workers", str(workers),
-        *arguments,
-        env=clean, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-
-
-@contextlib.asynccontextmanager
-async def serving(*arguments: str, workers: int = 2) -> AsyncIterator[Served]:
-    served = Served(await launch(*arguments, workers=workers), workers)
-    try:
-        await served.ready()
-        yield served
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            served.send(signal.SIGKILL, whole_group=True)
-        await served.ended()
 
 
 async def printed(*command: str) -> str:
@@ -162,7 +65,7 @@ async def test_one_worker_is_one_process(stage: Stage, redis: list[str]) -> None
 
 
 async def test_secrets_stand_on_no_workers_command_line(redis: list[str]) -> None:
-    async with serving(*redis, "--redis-secret", "hunter2-hunter2") as served:
+    async with serving(*redis, "--redis-secret", "hunter2-hunter2", workers=2) as served:
         pids = ",".join(map(str, served.pids.values()))
         shown = await printed("ps", "-o", "args=", "-p", pids)
     assert shown.count("router.app.worker") == 2
@@ -175,7 +78,7 @@ async def test_secrets_stand_on_no_workers_command_line(redis: list[str]) -> Non
 
 async def test_a_killed_worker_is_replaced_and_requests_go_on(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica()
-    async with serving(*redis, "--replica", replica.url) as served:
+    async with serving(*redis, "--replica", replica.url, workers=2) as served:
         first = next(iter(served.pids))
         killed = served.pids[first]
         os.kill(killed, signal.SIGKILL)
@@ -192,7 +95,7 @@ async def test_a_killed_worker_is_replaced_and_requests_go_on(stage: Stage, redi
 
 async def test_a_worker_told_to_stop_finishes_its_stream_and_is_replaced(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica(time_scale=1.0)
-    async with serving(*redis, "--replica", replica.url) as served:
+    async with serving(*redis, "--replica", replica.url, workers=2) as served:
         first = next(iter(served.pids))
         with served.only(first):
             client = await stage.client(served)
@@ -208,7 +111,7 @@ async def test_a_new_worker_that_cannot_start_is_tried_again(tmp_path: Path, red
     file = tmp_path / "server.pem"
     trustme.CA().issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(file))
     usable = file.read_text()
-    async with serving(*redis, "--ssl-certfile", str(file)) as served:
+    async with serving(*redis, "--ssl-certfile", str(file), workers=2) as served:
         file.write_text("nonsense")
         os.kill(next(iter(served.pids.values())), signal.SIGKILL)
         for delay in ("0.5", "1"):
@@ -237,7 +140,7 @@ async def test_a_signal_lets_a_running_stream_finish(
 ) -> None:
     """To the group it comes as Ctrl-C does; a wrapper may send the parent a signal of its own at the same time."""
     replica = await stage.replica(time_scale=1.0)
-    async with serving(*redis, "--replica", replica.url) as served:
+    async with serving(*redis, "--replica", replica.url, workers=2) as served:
         streams = []
         for admin_port in served.pids:
             with served.only(admin_port):
@@ -262,7 +165,7 @@ async def test_a_signal_lets_a_running_stream_finish(
 
 async def test_a_ctrl_c_is_the_parents_affair(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica(time_scale=1.0)
-    async with serving(*redis, "--replica", replica.url) as served:
+    async with serving(*redis, "--replica", replica.url, workers=2) as served:
         client = await stage.client(served)
         client.send(LONG)
         answer = await client.head()
@@ -275,7 +178,7 @@ async def test_a_ctrl_c_is_the_parents_affair(stage: Stage, redis: list[str]) ->
 
 async def test_after_a_signal_nothing_new_is_accepted(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica(time_scale=1.0)
-    async with serving(*redis, "--replica", replica.url) as served:
+    async with serving(*redis, "--replica", replica.url, workers=2) as served:
         streams, idles = [], []
         for admin_port in served.pids:
             with served.only(admin_port):
@@ -296,7 +199,7 @@ async def test_after_a_signal_nothing_new_is_accepted(stage: Stage, redis: list[
 
 async def test_a_second_signal_ends_it_at_once(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica(time_scale=1.0)
-    async with serving(*redis, "--replica", replica.url, "--grace-s", "3600") as served:
+    async with serving(*redis, "--replica", replica.url, "--grace-s", "3600", workers=2) as served:
         client = await stage.client(served)
         client.send(ENDLESS)
         await client.chunk(await client.head())
@@ -311,7 +214,7 @@ async def test_a_second_signal_ends_it_at_once(stage: Stage, redis: list[str]) -
 
 
 async def test_a_worker_that_does_not_end_is_killed_after_the_grace(redis: list[str]) -> None:
-    async with serving(*redis, "--grace-s", "0") as served:
+    async with serving(*redis, "--grace-s", "0", workers=2) as served:
         os.kill(next(iter(served.pids.values())), signal.SIGSTOP)
         served.send(signal.SIGTERM)
         code, _ = await served.ended()
@@ -320,7 +223,7 @@ async def test_a_worker_that_does_not_end_is_killed_after_the_grace(redis: list[
 
 async def test_workers_end_after_a_parent_that_was_killed(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica(time_scale=1.0)
-    async with serving(*redis, "--replica", replica.url) as served:
+    async with serving(*redis, "--replica", replica.url, workers=2) as served:
         client = await stage.client(served)
         client.send(LONG)
         answer = await client.head()
@@ -335,7 +238,7 @@ async def test_workers_end_after_a_parent_that_was_killed(stage: Stage, redis: l
 
 
 async def test_a_parent_killed_while_workers_start_leaves_none(redis: list[str]) -> None:
-    process = await launch(*redis)
+    process = await launch(*redis, workers=2)
     served = Served(process, 2)
     async with asyncio.timeout(START_S):
         while not await printed("pgrep", "-P", str(process.pid)):
@@ -348,32 +251,22 @@ async def test_a_parent_killed_while_workers_start_leaves_none(redis: list[str])
 # A start that fails
 
 
-async def refused(*arguments: str) -> str:
-    """A start that must fail: exit code 2, nothing on stdout, one line on stderr, which is returned."""
-    process = await launch(*arguments)
-    async with asyncio.timeout(START_S):
-        out, err = await process.communicate()
-    assert (process.returncode, out) == (2, b""), err
-    assert re.fullmatch(r"warmroute: [^\n]+\n", err.decode()), err
-    return err.decode()
-
-
 async def test_a_taken_admin_port_is_one_line_and_exit_2(redis: list[str]) -> None:
     """The second worker's; the first one's is the one before it, which happens to be taken now and then."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = await refused(*redis, "--admin-port", str(port - 1))
+        said = await refused(*redis, "--admin-port", str(port - 1), workers=2)
     assert re.search(rf"127\.0\.0\.1:({port}|{port - 1}): .*in use", said)
 
 
 async def test_workers_that_cannot_start_are_one_line_and_exit_2(tmp_path: Path, redis: list[str]) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("nonsense")
-    assert "TLS" in await refused(*redis, "--ssl-certfile", str(broken))
+    assert "TLS" in await refused(*redis, "--ssl-certfile", str(broken), workers=2)
 
 
 async def test_workers_without_redis_are_refused() -> None:
-    assert "2 workers need redis" in await refused()
+    assert "2 workers need redis" in await refused(workers=2)
 
 
 # The log
@@ -381,7 +274,7 @@ async def test_workers_without_redis_are_refused() -> None:
 
 async def test_request_lines_of_all_workers_come_whole(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica()
-    async with serving(*redis, "--replica", replica.url) as served:
+    async with serving(*redis, "--replica", replica.url, workers=2) as served:
         idents = [f"{number}-" + "x" * 100 for number in range(200)]
         async with asyncio.timeout(START_S):
             await asyncio.gather(*(stage.ask(served, chat(headers=[("x-request-id", ident)])) for ident in idents))

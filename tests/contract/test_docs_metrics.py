@@ -17,16 +17,19 @@ from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import FLUSH_S, RequestLog, _line
 from router.adapters.warm_up_metrics import WarmUpCounts
+from router.app.gate import Gate
+from router.app.reloads import ReloadCollector, Reloads
 from router.core.fleet import Fleet
 from router.core.queue import Queue
 from router.core.types import Decision, EngineReport, OutcomeKind, Reason, Usage
 from router.ports import RequestRecord
+from router.proxy.plane import Limits, Plane
 from tests.contract.pages import DOCS, code, codes, pages, prose, section, table, tables
 
 PAGE = DOCS / "reference" / "metrics.md"
 SECTIONS = (
     "Requests", "Tokens", "The queue", "The router's books of each replica", "What the engines say", "Warm-up",
-    "Sharing with other routers",
+    "Sharing with other routers", "Stop and reload",
 )  # fmt: skip
 
 
@@ -35,7 +38,7 @@ def finished() -> RequestRecord:
     decision = Decision("r", Reason.WARM, [], prompt_tokens=100, matched_tokens=64, home="r")
     return RequestRecord(
         request_id="i", method="POST", path="/v1/completions", model="m", shape="completions", streaming=True,
-        batch=False, status=200, outcome=OutcomeKind.DIED, decision=decision, source="local", attempts=1,
+        batch=False, client="c", status=200, outcome=OutcomeKind.DIED, decision=decision, source="local", attempts=1,
         usage=Usage(100, 64, 10, "stop"),
         overhead_s=0.001, queued_s=0.5, ttft_s=0.1, total_s=1.0, error="upstream_died",
     )  # fmt: skip
@@ -57,6 +60,7 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     warm_up = WarmUpCounts()
     warm_up.count("r", "done", 100)
     registry.register(warm_up)
+    registry.register(ReloadCollector(Reloads(), Gate(Plane(fleet, Limits()))))
     registry.register(StoreCollector(RedisStore(fleet, Options(parse("redis://h")), "w", lambda: 0.0), fleet))
     found = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):

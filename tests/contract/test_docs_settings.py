@@ -8,7 +8,7 @@ from router.app.settings.reference import markdown
 from router.app.settings.text import about, range_text, shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
-ROW = re.compile(r"^\| `(\w+)` \|(.*)\|(.*)\|(.*)\|(.*)\|$", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \|(.*)\|(.*)\|(.*)\|(.*)\|(.*)\|$", re.MULTILINE)
 
 
 def documented() -> dict[str, tuple[str, ...]]:
@@ -24,7 +24,9 @@ def test_the_page_has_every_setting_and_no_other() -> None:
 def test_each_row_says_what_the_model_says() -> None:
     for name, row in documented().items():
         field = Settings.model_fields[name]
-        assert row == (shown(field.default), range_text(field), field.description, about(field).why), name
+        changed_by = "reload" if about(field).live else "restart"
+        expected = (shown(field.default), range_text(field), changed_by, field.description, about(field).why)
+        assert row == expected, name
 
 
 def test_each_setting_says_what_it_is_and_why_its_default() -> None:

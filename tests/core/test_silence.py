@@ -82,3 +82,48 @@ def test_an_answer_in_one_piece_has_as_long_as_the_longest_of_late() -> None:
     assert (judged(fleet, 90.0), fleet["r0"].health.state) == ([], State.JOINING), "3 x 20 s and 5 s"
     judged(fleet, 96.0)
     assert judged(fleet, 165.0) == ["r0"]
+
+
+def test_a_trial_that_is_given_up_counts_and_the_next_one_comes_later() -> None:
+    fleet, wedged = with_one_wedged()
+    answered(fleet, asked(fleet, "r1", 2.0), 2.1)
+    assert judged(fleet, 12.0) == ["r0"]
+    gaps = []
+    now = wedged.health.retry_at_s
+    for _ in range(6):
+        trial = asked(fleet, "r0", now)
+        fleet.settle(trial, Outcome(OutcomeKind.SILENT), now + 0.4)
+        gaps.append(round(wedged.health.retry_at_s - now - 0.4, 3))
+        now = wedged.health.retry_at_s
+    assert gaps == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_requests_that_are_given_up_together_count_once() -> None:
+    fleet, wedged = with_one_wedged()
+    tickets = [asked(fleet, "r0", 1.5) for _ in range(20)]
+    answered(fleet, asked(fleet, "r1", 2.0), 2.1)
+    assert judged(fleet, 12.0) == ["r0"]
+    for ticket in tickets:
+        fleet.settle(ticket, Outcome(OutcomeKind.SILENT), 12.1)
+    assert (wedged.health.failures, wedged.health.retry_at_s) == (1, 12.5)
+
+
+def test_a_stream_tells_of_silence_behind_an_answer_in_one_piece() -> None:
+    """An answer in one piece may be silent for minutes; streams that wait behind it may not."""
+    fleet = fleet_of(2)
+    for name in ("r0", "r1"):
+        answered(fleet, asked(fleet, name, 0.0), 0.1)
+    asked(fleet, "r0", 1.0, streaming=False)
+    asked(fleet, "r0", 1.5)
+    answered(fleet, asked(fleet, "r1", 2.0), 2.1)
+    assert (judged(fleet, 7.0), fleet["r0"].health.state) == ([], State.SUSPECT)
+    assert judged(fleet, 12.5) == ["r0"]
+
+
+def test_one_that_drains_is_judged_only_when_its_requests_are_to_be_moved() -> None:
+    fleet, wedged = with_one_wedged()
+    wedged.health.drain(1.1)
+    answered(fleet, asked(fleet, "r1", 2.0), 2.1)
+    causes = [(judged(fleet, now), wedged.health.cause)[1] for now in (7.0, 12.0)]
+    assert causes == [None, Cause.SILENCE]
+    assert wedged.health.state is State.DRAINING

@@ -35,3 +35,20 @@ async def test_a_session_at_home_on_a_sleeper_fails_over_and_its_new_home_is_lea
     await router.until(lambda: router.books(home).report.asleep is False)
     third = await stage.ask(router, chat(headers=session))
     assert (third.replica, third.reason) == (second.replica, "session")
+
+
+async def test_what_a_sleeper_held_is_forgotten(stage: Stage) -> None:
+    """vLLM discards its KV cache when it goes to sleep: neither its start time nor its counters tell afterwards."""
+    replica = await stage.replica()
+    router = await stage.router(replica, watched=True, scrape_interval_s=0.1)
+    text = "a long story, " * 200
+    await stage.ask(router, chat(text))
+    assert (await stage.ask(router, chat(text))).matched_tokens > 0
+    replica.faults.set(Fault(FaultKind.SLEEP))
+    await router.until(lambda: router.books(replica).report.asleep is True)
+    assert len(router.books(replica).mirror) == 0
+    replica.faults.clear()
+    await router.until(lambda: router.books(replica).report.asleep is False)
+    answer = await stage.ask(router, chat(text))
+    assert answer.matched_tokens == 0
+    assert answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"] == 0

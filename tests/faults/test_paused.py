@@ -17,12 +17,12 @@ async def test_nothing_is_sent_to_a_paused_replica_until_it_goes_on(stage: Stage
     paused, running = await stage.replicas(2, dev_mode=True)
     router = await stage.router(paused, running, watched=True, scrape_interval_s=0.1)
     await router.until(lambda: router.books(paused).report.asleep is False)
-    paused.state.pause(True)
+    paused.state.pause()
     await router.until(lambda: router.books(paused).report.asleep is True)
     client = await stage.client(router)
     for _ in range(4):
         assert (await client.ask(chat())).replica == router.id_of(running)
-    paused.state.pause(False)
+    paused.state.go_on()
     await router.until(lambda: router.books(paused).report.asleep is False)
     assert router.id_of(paused) in {(await client.ask(chat())).replica for _ in range(4)}
 
@@ -49,8 +49,8 @@ async def test_an_engine_without_the_route_is_asked_once_for_each_of_its_lives(s
 async def test_it_is_known_to_be_paused_though_its_metrics_can_not_be_read(stage: Stage) -> None:
     replica = await stage.replica(dev_mode=True)
     replica.faults.set(Fault(FaultKind.METRICS_MISSING))
-    replica.state.pause(True)
+    replica.state.pause()
     router = await stage.router(replica, watched=True, scrape_interval_s=0.1)
     await router.until(lambda: router.books(replica).report.asleep is True)
-    replica.state.pause(False)
+    replica.state.go_on()
     await router.until(lambda: router.books(replica).report.asleep is None)

@@ -111,7 +111,7 @@ class Router:
             await first_lists(self.house)
         config = uvicorn.Config(
             public_app(self.house),
-            http=downstream_class(plane),
+            http=downstream_class(plane, self.house.doorway.door),
             timeout_keep_alive=self.house.settings.keepalive_s,
             **_SERVER,
         )

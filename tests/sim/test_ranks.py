@@ -125,18 +125,20 @@ async def test_all_ranks_sleep_and_pause_together(route: str) -> None:
         assert all(driver.frozen for driver in drivers)
         paused = (await ask(replica.port, request("/is_paused"))).json()
         sleeping = (await ask(replica.port, request("/is_sleeping"))).json()
-        assert (paused["is_paused"], sleeping["is_sleeping"]) == (route == "/pause", route == "/sleep")
+        assert (paused["is_paused"], sleeping["is_sleeping"]) == (True, route == "/sleep"), "who sleeps is paused too"
         await ask(replica.port, request("/wake_up" if route == "/sleep" else "/resume", b"", method="POST"))
         assert not any(driver.frozen for driver in drivers)
+        assert (await ask(replica.port, request("/is_paused"))).json() == {"is_paused": False}
 
 
-async def test_a_paused_engine_that_is_woken_stays_paused() -> None:
+@pytest.mark.parametrize(("stop", "go_on"), [("/sleep", "/wake_up"), ("/pause", "/resume")])
+async def test_caches_are_lost_while_an_engine_sleeps_or_pauses(stop: str, go_on: str) -> None:
     async with SimReplica(OPTIONS) as replica:
-        for route in ("/pause", "/sleep", "/wake_up"):
+        await cached(replica, on_rank(1))
+        assert await cached(replica, on_rank(1)) > 0
+        for route in (stop, go_on):
             await ask(replica.port, request(route, b"", method="POST"))
-        assert replica.state.driver.frozen
-        await ask(replica.port, request("/resume", b"", method="POST"))
-        assert not replica.state.driver.frozen
+        assert await cached(replica, on_rank(1)) == 0
 
 
 async def test_a_restart_empties_every_rank() -> None:

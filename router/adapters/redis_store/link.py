@@ -31,8 +31,8 @@ again within this and `RETRY_S`."""
 RETRY_S = 0.3
 """Between two attempts to find it, or to see whether it is well again."""
 
-LOOPS = 4
-"""Those that talk to Redis: telling, asking, hearing, ordering."""
+LOOPS = 5
+"""Those that talk to Redis: telling, asking, hearing, ordering, sharing what keys have used."""
 
 FAILURES = (RedisError, OSError, TimeoutError)
 

@@ -23,7 +23,10 @@ from router.app.admin.describe import (
     describe_sharing,
 )
 from router.app.admin.errors import ErrorAnswer, refusal, refuse_in_openai_form
+from router.app.admin.guard import AdminGuard
+from router.app.admin.reloading import add_reload_route
 from router.app.admin.replicas import add_replica_routes
+from router.app.reloads import ReloadCollector
 from router.app.wiring import House
 from router.core.types import NoReplicaError, RoutingRequest, UnknownModelError
 from router.proxy.openai import read_request
@@ -34,9 +37,11 @@ def admin_app(house: House) -> FastAPI:
     app = FastAPI(title="Warmroute admin API", version=__version__)
     refuse_in_openai_form(app)
     add_replica_routes(app, house)
+    add_reload_route(app, house)
     registry = CollectorRegistry()
     registry.register(house.metrics)
     registry.register(house.queue_metrics)
+    registry.register(ReloadCollector(house.reloads, house.gate))
     if house.warming is not None:
         registry.register(house.warming.counts)
     if house.store is not None:
@@ -98,6 +103,7 @@ def admin_app(house: House) -> FastAPI:
         blocks = len(routing.prompt.hashes) if routing.prompt else 0
         return JSONResponse({"shape": routing.shape, "blocks": blocks, **describe_decision(decision)})
 
+    app.add_middleware(AdminGuard, settings=lambda: house.settings)
     return app
 
 

@@ -90,7 +90,7 @@ class FleetSettings(BaseSettings):
         Field(
             description="A request header that names the session. Give it once for each; the first one present wins."
         ),
-        About("Fleet", "HEADER", "vLLM reads the session from this header too."),
+        About("Fleet", "HEADER", "vLLM reads the session from this header too.", live=True),
     ] = ("x-session-id",)
     prefill_tokens_per_s: Annotated[
         float,
@@ -120,12 +120,17 @@ class FleetSettings(BaseSettings):
             "the router's own calls. Better given in the environment than as a flag, which every local user can "
             "read."
         ),
-        About("Fleet", "KEY", "Without it the client's own header passes through."),
+        About("Fleet", "KEY", "Without it the client's own header passes through.", live=True),
     ] = None
     health_interval_s: Annotated[
         float,
         Field(ge=0.1, le=60, description="Seconds between two probes of a replica's /health, spread by a fifth."),
-        About("Fleet", "SECONDS", "A replica that comes back is used within 2 s; a probe costs an engine nothing."),
+        About(
+            "Fleet",
+            "SECONDS",
+            "A replica that comes back is used within 2 s; a probe costs an engine nothing.",
+            live=True,
+        ),
     ] = 1.0
     health_failures: Annotated[
         int,

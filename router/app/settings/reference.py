@@ -25,7 +25,8 @@ arrays in TOML. A list replaces the list of a weaker source as a whole. Sizes in
 An unknown flag, variable or key, and a value out of range, end the program with one line on stderr and exit code 2.
 Variables that Kubernetes makes for a Service called `warmroute` (`{ENVIRONMENT_PREFIX}SERVICE_HOST`,
 `{ENVIRONMENT_PREFIX}PORT=tcp://...`) are passed over. `warmroute check-config` prints what is in force and where each
-value came from.
+value came from. Where a row says `reload`, a running router [takes another
+value](../how-to/stop-and-reload.md#reload) from its file; the others need a restart.
 """
 
 
@@ -37,10 +38,13 @@ def markdown() -> str:
 
 def _section(name: str, fields: dict[str, FieldInfo]) -> str:
     rows = "\n".join(_row(*item) for item in fields.items())
-    head = "| setting | default | range | meaning | why this default |\n| --- | --- | --- | --- | --- |"
+    columns = ["setting", "default", "range", "changed by", "meaning", "why this default"]
+    head = f"| {' | '.join(columns)} |\n| {' | '.join(['---'] * len(columns))} |"
     return f"\n## {name}\n\n{head}\n{rows}\n"
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    cells = [f"`{name}`", shown(field.default), range_text(field), field.description or "", about(field).why]
+    said = about(field)
+    change = "reload" if said.live else "restart"
+    cells = [f"`{name}`", shown(field.default), range_text(field), change, field.description or "", said.why]
     return f"| {' | '.join(cells)} |"

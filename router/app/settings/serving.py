@@ -39,12 +39,12 @@ class ServingSettings(FleetSettings):
     ] = 9090
     ssl_certfile: Annotated[
         FilePath | None,
-        Field(description="Certificate chain (PEM) of the client port; turns TLS on."),
+        Field(description="Certificate chain (PEM) of the client port; turns TLS on. Read again when it changes."),
         About("Listening", "FILE", "TLS usually ends at a load balancer before the router."),
     ] = None
     ssl_keyfile: Annotated[
         FilePath | None,
-        Field(description="Private key (PEM), when it is not in the certificate's file."),
+        Field(description="Private key (PEM), when it is not in the certificate's file. Read again when it changes."),
         About("Listening", "FILE", "A certificate file may hold its key."),
     ] = None
     ssl_keyfile_password: Annotated[
@@ -65,12 +65,17 @@ class ServingSettings(FleetSettings):
             le=4 * GIB,
             description="Largest request body taken; above it the answer is 413. Accepts 64MiB, 1GiB.",
         ),
-        About("Limits", "BYTES", "Room for several images or an audio file in one request."),
+        About("Limits", "BYTES", "Room for several images or an audio file in one request.", live=True),
     ] = ByteSize(64 * MIB)
     max_retries: Annotated[
         int,
         Field(ge=0, le=5, description="Other replicas tried when one fails before its first response byte."),
-        About("Limits", "COUNT", "Two failures in a row are bad luck; three are an outage that a retry makes worse."),
+        About(
+            "Limits",
+            "COUNT",
+            "Two failures in a row are bad luck; three are an outage that a retry makes worse.",
+            live=True,
+        ),
     ] = 2
     connect_timeout_s: Annotated[
         float,
@@ -80,6 +85,7 @@ class ServingSettings(FleetSettings):
             "SECONDS",
             "A replica in the same data centre answers within milliseconds; one lost SYN "
             "packet is sent again after 1 s.",
+            live=True,
         ),
     ] = 2.0
     silence_timeout_s: Annotated[
@@ -89,17 +95,23 @@ class ServingSettings(FleetSettings):
             "Limits",
             "SECONDS",
             "Above any prefill and queue worth waiting for; vLLM leaves streams open and silent when it is stopped.",
+            live=True,
         ),
     ] = 300.0
     keepalive_s: Annotated[
         int,
         Field(ge=1, le=3600, description="Seconds an idle client connection is kept open."),
-        About("Limits", "SECONDS", "Longer than the 60 s of common load balancers, so that they close first."),
+        About(
+            "Limits",
+            "SECONDS",
+            "Longer than the 60 s of common load balancers, so that they close first.",
+            live=True,
+        ),
     ] = 75
     upstream_keepalive_s: Annotated[
         float,
         Field(gt=0, lt=5, description="Seconds an idle connection to a replica is kept for the next request."),
-        About("Limits", "SECONDS", "vLLM closes idle connections after 5 s; a request must not meet that."),
+        About("Limits", "SECONDS", "vLLM closes idle connections after 5 s; a request must not meet that.", live=True),
     ] = 4.0
     drain_s: Annotated[
         float,
@@ -119,23 +131,28 @@ class ServingSettings(FleetSettings):
     grace_s: Annotated[
         float,
         Field(ge=0, le=86_400, description="Seconds that running requests have to end after that."),
-        About("Limits", "SECONDS", "What Kubernetes grants a pod by default."),
+        About("Limits", "SECONDS", "What Kubernetes grants a pod by default.", live=True),
     ] = 30.0
 
     scrape_interval_s: Annotated[
         float,
         Field(ge=0.1, le=60, description="Seconds between two readings of a replica's /metrics."),
-        About("Observing", "SECONDS", "A reading costs vLLM 5 to 15 ms; the router counts its own requests anyway."),
+        About(
+            "Observing",
+            "SECONDS",
+            "A reading costs vLLM 5 to 15 ms; the router counts its own requests anyway.",
+            live=True,
+        ),
     ] = 1.0
     models_interval_s: Annotated[
         float,
         Field(ge=0.5, le=3600, description="Seconds between two readings of a replica's /v1/models."),
-        About("Observing", "SECONDS", "Adapters loaded later are listed soon enough."),
+        About("Observing", "SECONDS", "Adapters loaded later are listed soon enough.", live=True),
     ] = 10.0
     log_level: Annotated[
         LogLevel,
         Field(description="Least severe log lines written to stderr."),
-        About("Observing", "LEVEL", "One line a request and one for each change of a replica's health."),
+        About("Observing", "LEVEL", "One line a request and one for each change of a replica's health.", live=True),
     ] = "info"
     log_requests: Annotated[
         bool,

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
 
+from router.app.settings.files import Mark, mark
 from router.app.settings.model import ENVIRONMENT_PREFIX, Settings
 from router.app.settings.text import is_secret
 
@@ -34,6 +35,15 @@ class Effective:
 
     settings: Settings
     source: Mapping[str, str]
+    flags: Mapping[str, Any]
+    config: Path | None
+    """The file that was read, if any."""
+    mark: Mark | None
+    """The file's before it was read."""
+
+    def again(self) -> "Effective":
+        """The effective settings of now: from the same flags and file. Raises ConfigError."""
+        return load(self.flags, self.config)
 
 
 def load(flags: Mapping[str, Any], config: Path | None = None) -> Effective:
@@ -42,6 +52,7 @@ def load(flags: Mapping[str, Any], config: Path | None = None) -> Effective:
     Without `config` the file is the one that WARMROUTE_CONFIG names, if any.
     """
     config = config or _config_from_environment()
+    read = None if config is None else mark(config)
     layers = [("environment", _from_environment()), ("flag", dict(flags))]
     if config is not None:
         layers.insert(0, (f"file {config}", _from_file(config)))
@@ -51,7 +62,7 @@ def load(flags: Mapping[str, Any], config: Path | None = None) -> Effective:
         values |= layer
         source |= dict.fromkeys(layer, name)
     try:
-        return Effective(Settings(**values), source)
+        return Effective(Settings(**values), source, dict(flags), config, read)
     except ValidationError as error:
         raise ConfigError(_explain(error, source)) from None
 
