@@ -2,7 +2,7 @@
 
 usage: holding.py [--sessions-per-s 4.5] [--trace FILE [--agents N | --speed X]] [--minutes 5] [--depth 1] [--seed 1]
 
-README.md beside this file says what each figure means.
+docs/how-to/run-benchmarks.md says what each figure means.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """More than the fleet can do, live: requests held in the router against least load without a queue.
 
-usage: overload.py [--sessions-per-s 4] [--trace FILE [--agents N | --speed X]] [--minutes 5] [--time-scale 5]
+usage: overload.py [--sessions-per-s 4.5] [--trace FILE [--agents N | --speed X]] [--minutes 5] [--time-scale 5]
 
-README.md beside this file says what each figure means. Exit code 1: a check failed.
+docs/how-to/run-benchmarks.md says what each figure means. Exit code 1: a check failed.
 """
 
 import argparse
@@ -187,7 +187,7 @@ def print_results(results: Results, options: argparse.Namespace) -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions-per-s", type=float, default=4.0, help="new chats a simulated second")
+    parser.add_argument("--sessions-per-s", type=float, default=4.5, help="new chats a simulated second")
     parser.add_argument("--trace", type=Path, help="a recorded workload instead of chats (JSON lines, gzip)")
     parser.add_argument("--agents", type=int, default=0, help="the trace is of coding agents: so many live at once")
     parser.add_argument("--speed", type=float, default=1.0, help="of a trace with time stamps, against its own")

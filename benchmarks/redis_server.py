@@ -85,9 +85,9 @@ class RedisServer:
                 seen, since = now, time.monotonic()
 
     def written(self) -> int:
-        """Scripts run so far, and keys: a store that writes changes one of them."""
+        """Stored scripts run so far, and keys: a store that writes changes one of them. Operators' orders are read by EVAL."""
         calls = self.calls()
-        return calls["evalsha"] + calls["eval"] + calls["fcall"] + self.keys()
+        return calls["evalsha"] + calls["fcall"] + self.keys()
 
     def scripted(self, seconds: float) -> set[str]:
         """The commands which, watched for so long, were called by scripts only. Waits; needs a thread of its own."""

@@ -7,8 +7,8 @@ from functools import partial
 from router.adapters.redis_store.allowances import shared_allowances
 from router.app.engines import Spawn, Watches, keep_running
 from router.app.following import follow, source_loops
+from router.app.house import House
 from router.app.keeping import keep_forever
-from router.app.wiring import House
 
 
 def start_all(house: House, spawn: Spawn) -> Watches:

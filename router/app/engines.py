@@ -10,9 +10,9 @@ from random import uniform
 
 import xxhash
 
+from router.app.house import House
 from router.app.readings import Readings
 from router.app.warming import Warming
-from router.app.wiring import House
 from router.core.types import ReplicaId
 
 LOGGER = logging.getLogger("warmroute.fleet")
@@ -49,7 +49,7 @@ async def keep_running(name: str, loop: Callable[[], Awaitable[None]]) -> None:
 class Watches:
     """The watches of all engines: one for each URL, however many data-parallel ranks are replicas of it.
 
-    Call `begin` after `wiring.add_replica`, and `end` before or after `wiring.remove_replica`. Both return at once.
+    Call `begin` after `house.add_replica`, and `end` before or after `house.remove_replica`. Both return at once.
     """
 
     def __init__(self, house: House, spawn: Spawn, warming: Warming | None = None) -> None:

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from router.app.house import House, add_replica, remove_replica
 from router.app.roster import Member
-from router.app.wiring import House, add_replica, remove_replica
 from router.core.health import State
 from router.core.types import ReplicaId
 from router.ports import Discovery, Endpoint
@@ -93,6 +93,8 @@ async def _follow_source(house: House, source: Discovery) -> None:
     async for endpoints in source.endpoints():
         house.roster.put(source.name, endpoints)
         follow(house)
+        if house.roster.complete.is_set():
+            house.remembered = None
 
 
 async def first_lists(house: House) -> None:

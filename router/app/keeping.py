@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from pathlib import Path
 
 from router.adapters.state_file import Saved, write
-from router.app.wiring import House
+from router.app.house import House
 from router.core.fleet import Fleet
 from router.core.snapshot import Snapshot, take, taking
 
 LOGGER = logging.getLogger("warmroute.state")
+
+FIND_S = 60.0
+"""How long replicas are looked for before what is known of those that were not found is given up."""
 
 INTERVAL_S = 30.0
 """A killed router loses so much. About one turn of a chat (median think time 25 s), of which the earlier turns stay
@@ -22,8 +26,8 @@ known; and writing, some 16 MB at 64 M tokens, takes the event loop about 3 ms o
 def save(house: House) -> None:
     """Write the state file at the end, when nothing else runs any more. A failure is logged."""
     path = house.settings.state_file
-    if path is None:
-        return
+    if path is None or house.remembered is not None:
+        return  # what is in the file tells of replicas that have not been found again yet
     try:
         write(path, Saved(house.salt, take(house.fleet, house.plane.clock())))
     except OSError as error:
@@ -36,6 +40,10 @@ async def keep_forever(house: House) -> None:
     if path is None:
         return
     keeper = Keeper(house, path)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FIND_S):
+            await house.roster.complete.wait()
+    house.remembered = None
     while True:
         await keeper.write_if_changed()
         await asyncio.sleep(INTERVAL_S)

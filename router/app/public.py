@@ -6,8 +6,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from router.app.house import House
 from router.app.pages import ForPages
-from router.app.wiring import House
 
 READING = ["GET", "HEAD"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from router.app.wiring import House
+from router.app.house import House
 from router.core.health import Cause, State
 from router.core.replica import Replica
 from router.core.types import EngineReport, OutcomeKind, ReplicaId

@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 from router.app import certificate
 from router.app.following import follow
+from router.app.house import House
 from router.app.reloads import Report
 from router.app.settings.files import Watched
 from router.app.settings.model import Settings
 from router.app.settings.sources import ConfigError, Effective
 from router.app.settings.text import about
-from router.app.wiring import House, configure
+from router.app.wiring import configure
 
 LOGGER = logging.getLogger("warmroute.reload")
 

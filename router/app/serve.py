@@ -19,12 +19,13 @@ from router.app.admin.guard import warn_if_open
 from router.app.background import start_all
 from router.app.engines import keep_running
 from router.app.following import first_lists
+from router.app.house import House
 from router.app.keeping import save
 from router.app.listening import Listening
 from router.app.public import public_app
 from router.app.settings.model import Settings
 from router.app.stopping import Stop, finish, give_up_soon, until
-from router.app.wiring import House, build
+from router.app.wiring import build
 from router.proxy.downstream import downstream_class
 
 BACKLOG = 2048

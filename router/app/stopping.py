@@ -12,8 +12,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
+from router.app.house import House
 from router.app.listening import Listening
-from router.app.wiring import House
 from router.proxy.errors import RouterError
 
 LOGGER = logging.getLogger("warmroute.stop")

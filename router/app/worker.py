@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from router.app.house import House
 from router.app.reload import take
 from router.app.reloads import Order, Report
 from router.app.serve import Sockets, StartError, serve, set_up_logging
 from router.app.stopping import Stop
-from router.app.wiring import House
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

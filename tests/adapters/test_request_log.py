@@ -44,6 +44,7 @@ async def test_a_finished_request_is_one_line_with_its_figures() -> None:
         "outcome": "completed",
         "attempts": 1,
         "overhead_ms": 0.12,
+        "queued_ms": 0.0,
         "ttft_ms": 250.0,
         "total_ms": 1500.0,
         "prompt_tokens": 500,

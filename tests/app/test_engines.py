@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from router.app.engines import Watches
-from router.app.wiring import add_replica, remove_replica
+from router.app.house import add_replica, remove_replica
 from router.core.health import State
 from router.core.types import ReplicaId
 from router.ports import Endpoint

@@ -12,9 +12,10 @@ from fastapi import FastAPI
 from router.adapters.decision_log import KEPT
 from router.app.admin.api import admin_app
 from router.app.admin.describe import describe_all
+from router.app.house import House
 from router.app.public import public_app
 from router.app.settings.model import Settings
-from router.app.wiring import House, build
+from router.app.wiring import build
 from router.core.types import EngineReport
 from router.proxy.openai import SHAPES
 from router.proxy.targets import ENGINE_PATHS, ENGINE_PREFIXES, is_proxied

@@ -18,7 +18,7 @@ for _block in all_blocks():
 
 def test_the_pages_that_promise_examples_have_them() -> None:
     names = {page.stem for page in EXAMPLES}
-    assert names == {"prompt-identity", "residency", "deciding", "failure"}
+    assert names == {"prompt-identity", "residency", "deciding", "health", "queue"}
     assert {page.parent for page in EXAMPLES} == {DOCS / "explanation"}
 
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from router.app.wiring import add_replica, remove_replica
+from router.app.house import add_replica, remove_replica
 from router.ports import Endpoint
 from router.sim.replica import SimReplica
 from tests.rig.client import CHAT, Client, request

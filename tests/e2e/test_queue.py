@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from router.app.wiring import remove_replica
+from router.app.house import remove_replica
 from router.sim.faults import Fault, FaultKind
 from router.sim.replica import SimReplica
 from tests.e2e.test_two_routers import know_each_other

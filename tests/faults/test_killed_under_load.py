@@ -31,6 +31,8 @@ class Chats:
         """Where each chat's last turn ran."""
         self.failed: list[Answer] = []
         self.turns = 0
+        self.cut = 0
+        """Streams that were on the killed replica."""
         self._stage = stage
         self._router = router
 
@@ -43,23 +45,29 @@ class Chats:
         finally:
             for each in asking:
                 each.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            ended = await asyncio.gather(*asking, return_exceptions=True)
+        assert {type(end) for end in ended} == {asyncio.CancelledError}, ended
 
     async def _chat_on(self, number: int) -> None:
+        """Every other chat has whole answers: those of the killed replica are made elsewhere, and nobody notices."""
         client = await self._stage.client(self._router)
-        talk = ChatTalk(number, stream=bool(number % 2))
         while True:
-            if talk.turns == 8:
-                talk = ChatTalk(number, stream=talk.stream)
-            session = [("x-session-id", f"chat {number}")]
-            body = {"model": "sim-model", "max_tokens": 2} | talk.ask()
-            answer = await client.ask(request(talk.path, body, headers=session))
-            if answer.status != 200 or (talk.stream and answer.events()[-1] != "[DONE]"):
-                self.failed.append(answer)
-                return
-            talk.take(answer)
-            self.homes[number] = answer.replica
-            self.turns += 1
+            talk = ChatTalk(number, stream=bool(number % 2))
+            for _ in range(8):
+                body = {"model": "sim-model", "max_tokens": 2} | talk.ask()
+                data = request(talk.path, body, headers=[("x-session-id", f"chat {number}")])
+                try:
+                    answer = await client.ask(data)
+                except (asyncio.IncompleteReadError, ConnectionResetError):
+                    assert talk.stream, "an answer in one piece was lost"
+                    self.cut += 1
+                    client = await self._stage.client(self._router)
+                    answer = await client.ask(data)
+                if answer.status != 200 or (talk.stream and answer.events()[-1] != "[DONE]"):
+                    self.failed.append(answer)
+                talk.take(answer)
+                self.homes[number] = answer.replica
+                self.turns += 1
 
     async def turns_more(self, count: int) -> None:
         """Wait until so many more turns have been answered."""
@@ -72,7 +80,7 @@ async def open_streams(stage: Stage, router: Router) -> list[tuple[Client, Answe
     """Streams without a session, which go on until they are left; their first event has come."""
     clients = [await stage.client(router) for _ in range(STREAMS)]
     for number, client in enumerate(clients):
-        client.send(chat(f"{number}: a long answer", stream=True, max_tokens=100_000, ignore_eos=True))
+        client.send(chat(f"{number}: a long answer", stream=True, max_tokens=1_000, ignore_eos=True))
     streams = [(client, await client.head()) for client in clients]
     for client, answer in streams:
         await client.chunk(answer)
@@ -121,7 +129,8 @@ async def test_only_streams_on_it_break_and_its_sessions_spread_over_the_others(
         await chats.turns_more(CHATS)
     assert chats.failed == []
     ends = Counter(record.outcome for record in router.records.finished)
-    assert ends[OutcomeKind.DIED] == len(broken) == STREAMS // 4
+    assert len(broken) == STREAMS // 4
+    assert ends[OutcomeKind.DIED] == len(broken) + chats.cut
     assert set(ends) <= {OutcomeKind.COMPLETED, OutcomeKind.DIED}
     for client, _ in whole:
         client.leave()

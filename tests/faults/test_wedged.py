@@ -154,7 +154,7 @@ async def test_a_queue_at_an_engine_that_works_is_no_silence(stage: Stage) -> No
     """Its requests take long, but something comes from it all the time."""
     fleet = await Fleet.of(stage, time_scale=2.0)
     slow = fleet.wedged
-    (begun,) = await fleet.stuck(chat(headers=SESSION, stream=True, max_tokens=100_000, ignore_eos=True))
+    (begun,) = await fleet.stuck(chat(headers=SESSION, stream=True, max_tokens=3_000, ignore_eos=True))
     head = await begun.head()
     slow.faults.set(Fault(FaultKind.HANG))
     async with fleet.others_answer():

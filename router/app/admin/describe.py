@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from router.adapters.redis_store.metrics import describe_redis, describe_routers
+from router.app.house import House
 from router.app.roster import Member
-from router.app.wiring import House
 from router.core.queue import Priority, Queue
 from router.core.replica import Replica
 from router.core.types import Decision

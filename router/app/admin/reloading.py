@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 
 from router.app.admin.errors import ErrorAnswer
 from router.app.admin.replicas import from_here
+from router.app.house import House
 from router.app.reload import reload
-from router.app.wiring import House
 
 
 class Reloaded(BaseModel):
