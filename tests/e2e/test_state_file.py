@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -71,6 +72,34 @@ async def test_the_next_turn_is_warm_through_the_next_router(stage: Stage, path:
         assert (reason, replica) == ("warm", homes[talk.number])
         assert cached > 0
         assert abs(predicted - cached) <= max(BLOCK_TOKENS, 0.05 * cached)
+
+
+async def test_replicas_that_are_found_anew_are_remembered(stage: Stage, path: Path, tmp_path: Path) -> None:
+    replicas = await stage.replicas(3)
+    listed = tmp_path / "replicas.json"
+    listed.write_text(json.dumps({"replicas": [{"url": replica.url} for replica in replicas]}))
+    found = {"watched": True, "discover": (f"file:{listed}",), "state_file": path, "discover_interval_s": 0.1}
+    first = await stage.router(**found)
+    await first.until(lambda: len(first.house.fleet) == 3)
+    talk = TALKS["chat"](1)
+    _, home, _, _ = await turn(stage, first, talk)
+    await first.idle()
+    await first.until(lambda: first.house.remembered is None)
+    save(first.house)
+    second = await stage.router(**found)
+    await second.until(lambda: len(second.house.fleet) == 3)
+    reason, replica, _, cached = await turn(stage, second, talk)
+    assert (reason, replica, cached > 0) == ("warm", home, True)
+
+
+async def test_what_is_kept_stays_while_its_replicas_are_not_found(stage: Stage, path: Path, tmp_path: Path) -> None:
+    first = await stage.router(await stage.replica(), watched=True, state_file=path)
+    await first.until(path.exists)
+    save(first.house)
+    before = get(path)
+    second = await stage.router(watched=True, discover=(f"file:{tmp_path / 'missing.json'}",), state_file=path)
+    save(second.house)
+    assert get(path) == before
 
 
 async def test_without_the_file_it_would_not_be(stage: Stage) -> None:
