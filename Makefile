@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live bench-index bench-shared hostile clean
+.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live bench-index bench-holding bench-overload bench-shared hostile clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -50,6 +50,12 @@ bench-live: $(STAMP) ## chats through each router in front of the same simulated
 
 bench-index: $(STAMP) ## memory of the index
 	@$(BIN)/python benchmarks/index.py $(ARGS)
+
+bench-holding: $(STAMP) ## what requests gain that are held in the router, offline
+	@$(BIN)/python benchmarks/holding.py $(ARGS)
+
+bench-overload: $(STAMP) ## more load than the fleet can take, live
+	@$(BIN)/python benchmarks/overload.py $(ARGS)
 
 bench-shared: $(STAMP) ## what routers share through Redis: hit rate, added latency, commands, memory
 	@$(BIN)/python benchmarks/shared.py $(ARGS)

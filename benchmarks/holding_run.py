@@ -13,7 +13,7 @@ from router.core.policy import Policy
 from router.core.queue import Waiting
 from router.core.ticket import Ticket
 from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, RoutingRequest, Usage
-from router.proxy.waiting_room import RECONSIDER_TICKS, TICK_S
+from router.proxy.waiting_room import TICK_S
 from router.sim.engine import Engine
 from router.sim.types import Event, Finished, Tokens
 
@@ -211,8 +211,7 @@ class Run:
         self.ticking = False
         self.ticks += 1
         self.let_go(lambda: self.admission.tick(now), now)
-        if self.ticks % RECONSIDER_TICKS == 0:
-            self.let_go(lambda: self.admission.reconsider(now), now)
+        self.let_go(lambda: self.admission.reconsider(now), now)
         for waiting in self.admission.overdue(now):
             wait_s = self.admission.predicted_wait_s(waiting, now)
             self.admission.leave(waiting)

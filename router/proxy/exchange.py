@@ -146,6 +146,7 @@ class Exchange:
 
     def _unknown_model(self) -> None:
         model = "" if self.request is None else self.request.model
+        self.plane.unknown_model_seen()
         self.fail(RouterError.UNKNOWN_MODEL, report.unknown_model(model, self.plane.fleet))
 
     # Attempts

@@ -15,8 +15,8 @@ TICK_S = 0.02
 """How often the queue is looked at while somebody waits: room also opens when time passes and when other routers are
 done. A hundredth of what makes a request wait."""
 
-RECONSIDER_TICKS = 25
-"""Ticks between two looks at those that wait for one replica: twice a second."""
+UNSERVED_TICKS = 25
+"""Ticks between two looks for those whose model nobody serves any more: twice a second."""
 
 
 class Held(Protocol):
@@ -77,8 +77,8 @@ class WaitingRoom:
         admission = self._admission
         self._ticks += 1
         self._send(admission.tick(now))
-        if self._ticks % RECONSIDER_TICKS == 0:
-            self._send(admission.reconsider(now))
+        self._send(admission.reconsider(now))
+        if self._ticks % UNSERVED_TICKS == 0:
             for waiting in admission.unserved():
                 if who := self._let_go(waiting):
                     who.nobody_serves()

@@ -186,16 +186,18 @@ def test_those_who_prefer_a_busy_replica_wait_for_that_one_and_let_others_pass()
 def test_one_that_is_tried_where_there_is_room_and_prefers_another_waits_for_that_one() -> None:
     """Else the same few would be tried again and again, and nobody behind them."""
     door = Door(2)
+    opening = ("system", "y" * int(8.0 * RATE * 4))
+    door.lived(chat(opening, ("user", "first")), "r0")
+    door.fleet["r1"].count_recent(64_000, 0.0)
     for replica in ("r0", "r1"):
         door.fill(replica)
-    held = [door.waits(turn(number, 1.0), number / 100) for number in range(8)]
+    held = [door.waits(chat(opening, ("user", f"{number}")), number / 100) for number in range(8)]
+    assert {waiting.place for waiting in held} == {Place(None, "m")}, "new chats, and nobody has room"
     other = door.waits(small(tokens=2_000), 0.5)
-    for waiting in held:
-        door.lived(waiting.request, "r0")
     door.empty("r1", 1.0)
     sent = [waiting for step in range(5) for waiting in door.tick(1.0 + step / 50)]
-    assert other in sent
-    assert {waiting.place for waiting in held if waiting not in sent} == {Place("r0", "m")}
+    assert sent == [other]
+    assert {waiting.place for waiting in held} == {Place("r0", "m")}
 
 
 # The price of what waits
@@ -289,7 +291,11 @@ def test_interactive_passes_batch_and_a_tenant_passes_a_flood() -> None:
     urgent = door.waits(small(), 0.2, tenant=2)
     door.empty("r0", 0.3)
     sent = door.tick(0.3)
-    assert sent == [flood[0], batch[0], urgent, flood[1]], "nobody has had anything before; then interactive goes on"
+    assert sent[:2] == [flood[0], batch[0]], "nobody has had anything before"
+    sent += [waiting for step in range(20) for waiting in door.tick(0.3 + step / 50)]
+    assert urgent in sent
+    assert sent.index(urgent) < 10
+    assert len(set(sent) & set(batch)) <= 2
 
 
 def test_a_replica_that_pushes_back_is_sent_nothing_for_a_moment() -> None:

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
+from math import ceil
 
 import pytest
 
-from router.core.queue import AGEING, LEAST_WORK_S, WEIGHTS, Owner, Place, Priority, Queue, Waiting
+from router.core.queue import (
+    DUE_S,
+    LEAST_WORK_S,
+    TURN_WORKS,
+    WEIGHTS,
+    Owner,
+    Place,
+    Priority,
+    Queue,
+    Waiting,
+)
 from router.core.types import ReplicaId, RoutingRequest
 
 INTERACTIVE, BATCH = Priority.INTERACTIVE, Priority.BATCH
@@ -64,6 +75,12 @@ class Line:
         return work
 
 
+def assert_equal(sent: list[Waiting]) -> None:
+    """Check that two tenants whose requests are equally long had as much, but for a turn."""
+    counts = Counter(waiting.owner.tenant for waiting in sent)
+    assert abs(counts[1] - counts[2]) <= TURN_WORKS + 1, counts
+
+
 @pytest.fixture
 def line() -> Line:
     return Line()
@@ -79,8 +96,8 @@ def test_short_work_goes_first_and_equal_work_in_order_of_arrival(line: Line) ->
 
 def test_waiting_makes_up_for_work(line: Line) -> None:
     long = line.put(5.0, since_s=0.0)
-    just_before = line.put(0.5, since_s=4.5 / AGEING - 0.1)
-    just_after = line.put(0.5, since_s=4.5 / AGEING + 0.1)
+    just_before = line.put(0.5, since_s=4.5 * DUE_S - 0.1)
+    just_after = line.put(0.5, since_s=4.5 * DUE_S + 0.1)
     assert line.send_all() == [just_before, long, just_after]
 
 
@@ -93,7 +110,28 @@ def test_long_work_is_not_passed_for_ever(line: Line) -> None:
         if line.send() is long:
             break
         now += 0.1
-    assert now == pytest.approx(6.0 / AGEING, abs=0.5)
+    assert now == pytest.approx((6.0 - 0.05) * DUE_S, abs=0.5)
+
+
+def test_usual_work_is_due_after_the_same_time_whatever_is_usual() -> None:
+    """Chats' work is a thirtieth of coding agents': one rate of ageing would be in order of arrival for the one."""
+    for usual_s in (0.1, 4.0):
+        line = Line()
+        for _ in range(50):
+            line.put(usual_s)
+        assert line.queue.pace * usual_s == pytest.approx(DUE_S)
+
+
+def test_usual_work_that_hardly_changes_changes_no_order(line: Line) -> None:
+    """Of two equal requests the first one goes first, though the usual work was another when the second one came."""
+    line.put(1.0)
+    pace = line.queue.pace
+    for _ in range(200):
+        line.put(1.1)
+    assert line.queue.pace == pace
+    for _ in range(200):
+        line.put(9.0)
+    assert line.queue.pace < pace / 2
 
 
 def test_work_that_changes_changes_the_order(line: Line) -> None:
@@ -137,9 +175,8 @@ def test_a_tenant_that_floods_delays_another_by_no_more_than_its_share(line: Lin
     for _ in range(1_000):
         line.put(0.5, tenant=1)
     other = [line.put(0.5, since_s=100.0, tenant=2) for _ in range(10)]
-    sent = line.send_all(limit=20)
+    sent = line.send_all(limit=20 + 2 * ceil(TURN_WORKS))
     assert [waiting for waiting in sent if waiting.owner.tenant == 2] == other
-    assert Counter(waiting.owner.tenant for waiting in sent[:10]) == {1: 5, 2: 5}
 
 
 def test_tenants_share_work_and_not_requests(line: Line) -> None:
@@ -153,16 +190,14 @@ def test_one_request_at_a_time_gets_no_more_than_its_share(line: Line) -> None:
     """A tenant that asks again only when it is answered leaves the queue each time, and what it has had with it."""
     for _ in range(100):
         line.put(0.1, tenant=1)
-    sent_of_flood = 0
     line.put(2.0, tenant=2)
-    for _ in range(63):
+    sent = Counter[int]()
+    for _ in range(630):
         waiting = line.send()
         assert waiting is not None
-        if waiting.owner.tenant == 2:
-            line.put(2.0, tenant=2)
-        else:
-            sent_of_flood += 1
-    assert sent_of_flood == 60, "20 of 0.1 s for each one of 2 s"
+        line.put(waiting.work_s, tenant=waiting.owner.tenant)
+        sent[waiting.owner.tenant] += 1
+    assert sent[1] == pytest.approx(600, abs=25), "20 of 0.1 s for each one of 2 s"
 
 
 def test_a_newcomer_does_not_bring_what_it_never_used(line: Line) -> None:
@@ -171,7 +206,7 @@ def test_a_newcomer_does_not_bring_what_it_never_used(line: Line) -> None:
     line.send_all(limit=1_000)
     for _ in range(100):
         line.put(1.0, since_s=1_000.0, tenant=2)
-    assert Counter(waiting.owner.tenant for waiting in line.send_all(limit=100)) == {1: 50, 2: 50}
+    assert_equal(line.send_all(limit=100))
 
 
 def test_what_batch_has_had_is_nothing_to_an_interactive_newcomer(line: Line) -> None:
@@ -183,15 +218,14 @@ def test_what_batch_has_had_is_nothing_to_an_interactive_newcomer(line: Line) ->
     for _ in range(100):
         line.put(1.0, since_s=550.0, tenant=2)
     sent = line.send_all(limit=110)
-    tenants = Counter(waiting.owner.tenant for waiting in sent if waiting.owner.priority is INTERACTIVE)
-    assert abs(tenants[1] - tenants[2]) <= 1
+    assert_equal([waiting for waiting in sent if waiting.owner.priority is INTERACTIVE])
 
 
 def test_cached_prompts_count_for_something(line: Line) -> None:
     for _ in range(100):
         line.put(0.0, tenant=1)
         line.put(LEAST_WORK_S, tenant=2)
-    assert Counter(waiting.owner.tenant for waiting in line.send_all(limit=100)) == {1: 50, 2: 50}
+    assert_equal(line.send_all(limit=100))
 
 
 def test_shares_are_of_one_replica(line: Line) -> None:
@@ -203,7 +237,17 @@ def test_shares_are_of_one_replica(line: Line) -> None:
     for _ in range(10):
         line.put(1.0, tenant=1, place=HERE)
         line.put(1.0, tenant=2, place=HERE)
-    assert Counter(waiting.owner.tenant for waiting in line.send_all(limit=10)) == {1: 5, 2: 5}
+    assert_equal(line.send_all(limit=10))
+
+
+def test_in_a_turn_the_shortest_goes_first_whoever_it_is(line: Line) -> None:
+    """Exact turns would send the next tenant's only request, however long, before short ones of others."""
+    for tenant in range(10):
+        line.put(4.0 if tenant == 9 else 1.0, tenant=tenant)
+        line.put(1.0, tenant=tenant)
+    sent = line.send_all()
+    assert [waiting.work_s for waiting in sent[:10]] == [1.0] * 10
+    assert sent[-1].work_s == 4.0
 
 
 # Between priorities
@@ -269,7 +313,7 @@ def test_one_that_leaves_is_not_charged(line: Line) -> None:
         line.queue.leave(waiting)
     for _ in range(10):
         line.put(1.0, since_s=1.0, tenant=2)
-    assert Counter(waiting.owner.tenant for waiting in line.send_all(limit=10)) == {1: 5, 2: 5}
+    assert_equal(line.send_all(limit=10))
 
 
 # Who is ahead

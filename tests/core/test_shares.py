@@ -9,7 +9,8 @@ def served(shares: Shares[str], costs: dict[str, float], work_s: float) -> Count
     """Serve those that always have something waiting until so much work is done; return who got how much."""
     had: Counter[str] = Counter()
     while had.total() < work_s:
-        key = min(costs, key=lambda key: (shares.had_s(key), key))
+        least_s = shares.least_s(costs)
+        key = next(key for key in costs if shares.had_s(key) == least_s)
         shares.charge(key, costs[key])
         had[key] += costs[key]  # type: ignore[assignment]
     return had
@@ -29,16 +30,26 @@ def test_one_that_was_away_brings_no_credit() -> None:
 
 def test_one_that_has_had_too_much_waits_until_others_have_had_as_much() -> None:
     shares: Shares[str] = Shares()
-    shares.charge("b", 1.0)
     shares.charge("a", 50.0)
-    for _ in range(48):
-        assert shares.had_s("b") < shares.had_s("a")
+    for _ in range(50):
+        assert shares.least_s("ab") == shares.had_s("b") < shares.had_s("a")
         shares.charge("b", 1.0)
+    assert shares.least_s("ab") == shares.had_s("a")
+
+
+def test_one_that_waits_is_not_owed_less_because_another_was_served_before_it() -> None:
+    shares: Shares[str] = Shares()
+    for _ in range(5):
+        shares.least_s("ab")
+        shares.charge("a", 1.0)
+    assert (shares.had_s("a"), shares.had_s("b")) == (5.0, 0.0)
 
 
 def test_what_is_remembered_is_bounded_by_who_is_in_debt() -> None:
     shares: Shares[int] = Shares()
     for number in range(10_000):
+        shares.least_s((number, -1))
         shares.charge(number, 1.0)
-        shares.charge(-1, 0.5)
+        shares.least_s((-1,))
+        shares.charge(-1, 1.5)
     assert len(shares._had_s) <= 2 * FEWEST

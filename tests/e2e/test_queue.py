@@ -159,6 +159,17 @@ async def test_the_priority_is_sent_on_as_it_came(stage: Stage) -> None:
     assert arrival.header(b"x-warmroute-priority") == b"batch"
 
 
+async def test_a_tenant_that_floods_does_not_delay_another_by_more_than_its_share(stage: Stage) -> None:
+    full = await Full.of(stage, tenant_header=("x-team",))
+    flood = [chat(f"f{number} " + "word " * 300, headers=[("x-team", "a")]) for number in range(20)]
+    other = [chat(f"o{number} " + "word " * 300, headers=[("x-team", "b")]) for number in range(3)]
+    clients = await full.wait_with(*flood, *other)
+    full.go()
+    assert {answer.status for answer in await answers(*clients)} == {200}
+    places = [place for place, name in enumerate(full.arrived()) if name.startswith("o")]
+    assert places[-1] <= 12, full.arrived()
+
+
 async def test_a_stream_that_waited_is_an_ordinary_stream(stage: Stage) -> None:
     full = await Full.of(stage)
     (client,) = await full.wait_with(chat("one", stream=True))
