@@ -10,9 +10,9 @@ from benchmarks.holding_demand import Client, Demand, Job
 from router.core.admission import Admission, QueueFullError, Rules
 from router.core.fleet import Fleet
 from router.core.policy import Policy
-from router.core.queue import Waiting
 from router.core.ticket import Ticket
 from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, RoutingRequest, Usage
+from router.core.waiting import Waiting
 from router.proxy.waiting_room import TICK_S
 from router.sim.engine import Engine
 from router.sim.types import Event, Finished, Tokens

@@ -98,7 +98,7 @@ class Chat(Script):
 
     def next_ask(self, answer: str | None) -> Ask | None:
         turn = self.session.next_turn(answer)
-        return turn and Ask(turn.think_s, body_of(turn.messages, turn.max_tokens))
+        return None if turn is None else Ask(turn.think_s, body_of(turn.messages, turn.max_tokens))
 
 
 class Replay(Script):

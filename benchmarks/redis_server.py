@@ -85,7 +85,7 @@ class RedisServer:
                 seen, since = now, time.monotonic()
 
     def written(self) -> int:
-        """Stored scripts run so far, and keys: a store that writes changes one of them. Operators' orders are read by EVAL."""
+        """Stored scripts run so far, and keys: a store that writes changes one. Orders are read by EVAL."""
         calls = self.calls()
         return calls["evalsha"] + calls["fcall"] + self.keys()
 

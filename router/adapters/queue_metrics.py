@@ -8,8 +8,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from router.adapters.prometheus import Histogram, gauge_family, histogram_family
-from router.core.queue import Priority, Queue
+from router.core.queue import Queue
 from router.core.types import OutcomeKind, ReplicaId
+from router.core.waiting import Priority
 from router.ports import RequestRecord
 
 WAIT_BUCKETS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0)

@@ -6,14 +6,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
+from enum import Enum, auto
 
 import msgspec
 
 from router.app.house import House
-from router.core.health import Cause, State
+from router.core.health import Cause, Health, State
 from router.core.replica import Replica
 from router.core.types import EngineReport, OutcomeKind, ReplicaId
 from router.ports import EngineProbe
+from router.proxy.plane import SWEEP_S
+
+SWEPT_S = SWEEP_S + 0.1
+"""After a probe that took too long, until the bytes that came meanwhile have been noticed. An engine that sends them
+is busy, not away; and where it is this router that was held up, they have been waiting."""
 
 LOGGER = logging.getLogger("warmroute.fleet")
 
@@ -24,6 +30,40 @@ RETURN_S = 0.5
 """How long the readmission of an ejected replica waits for its metrics."""
 
 OUT, ASLEEP, BACK = "out", "asleep or paused", "back"
+
+
+class Answer(Enum):
+    """What came of a probe."""
+
+    GOOD = auto()
+    REFUSED = auto()
+    """No connection could be made."""
+    BAD = auto()
+    """A 5xx, or a lost connection."""
+    LATE = auto()
+    """Nothing came in time."""
+
+
+async def _asked(probe: EngineProbe) -> Answer:
+    try:
+        await probe.health()
+    except ConnectionRefusedError:
+        return Answer.REFUSED
+    except TimeoutError:
+        return Answer.LATE
+    except OSError as error:
+        LOGGER.debug("a probe failed: %s", error)
+        return Answer.BAD
+    return Answer.GOOD
+
+
+def _judge(health: Health, answer: Answer, now: float) -> None:
+    if answer is Answer.GOOD:
+        health.probed(now)
+    elif answer is Answer.REFUSED:
+        health.failed(OutcomeKind.REFUSED, now)
+    else:
+        health.missed(now)
 
 
 class Readings:
@@ -69,23 +109,17 @@ class Readings:
 
     async def probe(self) -> None:
         """Ask whether it answers."""
-        probe = self._probe()
+        probe, began_s = self._probe(), self._now()
         if probe is None:
             return
-        try:
-            await probe.health()
-        except ConnectionRefusedError:
-            for replica in self._known():
-                replica.health.failed(OutcomeKind.REFUSED, self._now())
-        except OSError as error:
-            LOGGER.debug("a probe of %s failed: %s", self._names(), error)
-            for replica in self._known():
-                replica.health.missed(self._now())
-        else:
-            if self.any_out:
-                await self._read_before_return()
-            for replica in self._known():
-                replica.health.probed(self._now())
+        answer = await _asked(probe)
+        if answer is Answer.LATE:
+            await asyncio.sleep(SWEPT_S)
+        elif answer is Answer.GOOD and self.any_out:
+            await self._read_before_return()
+        for replica in self._known():
+            if answer is not Answer.LATE or replica.heard_s < began_s:
+                _judge(replica.health, answer, self._now())
         self.tell_changes()
 
     async def _read_before_return(self) -> None:

@@ -86,6 +86,7 @@ async def finish(house: House, clients: Listening, stop: Stop) -> None:
     await until(stop.hurried, asyncio.sleep(settings.drain_s))
     clients.refuse()
     await until(stop.hurried, clients.emptied(), settings.grace_s)
+    house.plane.room.close()
     cut = len(active)
     for exchange in list(active):
         exchange.cut(RouterError.ROUTER_STOPPING)

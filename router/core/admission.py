@@ -8,10 +8,11 @@ from itertools import islice
 
 from router.core.fleet import Fleet
 from router.core.health import State
-from router.core.queue import Owner, Place, Priority, Queue, Waiting
+from router.core.queue import Queue
 from router.core.replica import Replica, nothing_held
 from router.core.ticket import Ticket
 from router.core.types import Decision, NoReplicaError, ReplicaId, RoutingRequest, UnknownModelError
+from router.core.waiting import Owner, Place, Priority, Waiting
 
 TRIES = 4
 """Requests that are decided anew each time a replica has room: at some 100 microseconds each, more would hold up

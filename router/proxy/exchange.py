@@ -8,7 +8,6 @@ from random import getrandbits
 
 from router.core.admission import QueueFullError
 from router.core.health import Cause
-from router.core.queue import Waiting
 from router.core.ticket import Ticket
 from router.core.types import (
     NoReplicaError,
@@ -18,17 +17,18 @@ from router.core.types import (
     RoutingRequest,
     UnknownModelError,
 )
+from router.core.waiting import Waiting
 from router.proxy import report
 from router.proxy.answer import Answer
 from router.proxy.attempt import Attempt
 from router.proxy.client import Client
 from router.proxy.door import OPEN, tokens_used
-from router.proxy.early import EarlyStream
-from router.proxy.errors import RouterError, error_event
+from router.proxy.errors import RouterError
 from router.proxy.incoming import Incoming
 from router.proxy.plane import Plane
 from router.proxy.pool import Pool
-from router.proxy.relay import Body, Write
+from router.proxy.relay import Write
+from router.proxy.reply import Reply
 
 
 class Exchange:
@@ -63,18 +63,13 @@ class Exchange:
         """Header lines of the answer, beside those that every answer gets."""
         self.error: RouterError | None = None
         self._waiting: Waiting | None = None
-        self._early: EarlyStream | None = None
-        self._body: Body | None = None
+        self._reply = Reply(client.transport, incoming)
         self._paused = False
 
     @property
     def status(self) -> int | None:
         """The status that the client was or will be sent; None while there is none."""
-        if self._early is not None:
-            return EarlyStream.STATUS
-        if self.error is not None and self._body is None:
-            return self.error.status
-        return None if self.attempt is None else self.attempt.status
+        return self._reply.status(self.error, None if self.attempt is None else self.attempt.status)
 
     @property
     def ticket(self) -> Ticket | None:
@@ -187,17 +182,9 @@ class Exchange:
 
     def commit(self, answer: Answer, data: bytes) -> Write:
         """Send the head and the first bytes of the body on: from here the answer is this replica's."""
-        incoming, client = self.incoming, self.client
-        if self._early is not None:
-            write = self._early.go_on(answer, data)
-        else:
-            length = answer.fields.get(b"content-length")
-            headless = incoming.method == b"HEAD"
-            self._body = body = Body(client.transport, answer.framing, length, incoming.http_1_0, headless)
-            body.begin(report.answer_lines(self, answer, body.framing_line), data)
-            write = body.write
-        incoming.drop_body()
-        if client.write_paused:
+        write = self._reply.pass_on(self, answer, data)
+        self.incoming.drop_body()
+        if self.client.write_paused:
             self.pause()
         return write
 
@@ -210,10 +197,7 @@ class Exchange:
     def attempt_completed(self, answer: Answer) -> None:
         """End the answer, and settle."""
         attempt = self.attempt
-        if self._early is not None:
-            self._early.end()
-        elif self._body is not None:
-            self._body.end()
+        self._reply.end()
         if attempt is not None:
             if self._paused:
                 attempt.resume()  # the connection serves others now
@@ -233,35 +217,21 @@ class Exchange:
     def _cut(self, error: RouterError, answer: Answer) -> None:
         self.error = error
         self.keep_alive = False
-        if self._early is not None:
-            self._early.cut(error_event(error, self.incoming.path), answer.between_events)
-        elif self._body is None or not answer.streams_events:
-            self.client.transport.abort()
-        else:
-            self._body.cut(error_event(error, self.incoming.path), answer.between_events)
+        self._reply.cut(error, answer)
 
     def fail(self, error: RouterError, message: str | None = None, retry_after_s: float | None = None) -> None:
         """Answer with an error of the router's own; `message` and `retry_after_s` where this case has its own."""
         self.error = error
-        if self._early is not None:
+        if error.ends_connection:
             self.keep_alive = False
-            self._early.cut(error_event(error, self.incoming.path, message), between_chunks=True)
-        else:
-            if error.ends_connection:
-                self.keep_alive = False
-            self.client.transport.write(report.error_answer(self, error, message, retry_after_s))
+        self.keep_alive = self._reply.refuse(self, error, message, retry_after_s)
         self._end(None)
 
     def cut(self, error: RouterError) -> None:
         """End it now, wherever it stands; no replica is to blame."""
         self.keep_alive = False
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            self.plane.room.leave(waiting)
-            self.queued_s = self.plane.clock() - waiting.since_s
+        self._give_up()
         attempt = self.attempt
-        if attempt is not None:
-            attempt.abandon()
         if attempt is not None and attempt.answer is not None and attempt.passing:
             self._cut(error, attempt.answer)
             self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status, attempt.answer.usage()))
@@ -274,12 +244,16 @@ class Exchange:
         if self.response_complete:
             return
         self.disconnected = True
+        self._give_up()
+        self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status))
+
+    def _give_up(self) -> None:
+        """Leave the queue, or the replica."""
         if self._waiting is not None:
             self.plane.room.leave(self._waiting)
             self._leave_queue()
         if self.attempt is not None:
             self.attempt.abandon()
-        self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status))
 
     def _settle(self, outcome: Outcome) -> None:
         attempt, self.attempt = self.attempt, None
@@ -356,10 +330,4 @@ class Exchange:
         begun = self.attempt is not None and self.attempt.passing
         if not interval_s or begun or self.request is None or not self.request.streaming:
             return
-        if self._early is None:
-            incoming = self.incoming
-            if now - self.started_s < interval_s or incoming.http_1_0 or incoming.method == b"HEAD":
-                return
-            lines = report.own_lines(self.request_id, None) + self.extra_lines
-            self._early = EarlyStream(self.client.transport, incoming.path, lines, close=not self.keep_alive)
-        self._early.keep_open(now, interval_s)
+        self._reply.keep_open(self, now, interval_s)

@@ -12,10 +12,10 @@ from typing import Protocol
 from router.core.admission import Admission, Rules
 from router.core.fleet import Fleet
 from router.core.landmarks import Question, question
-from router.core.queue import Waiting
 from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Outcome, OutcomeKind, ReplicaId, RoutingRequest
+from router.core.waiting import Waiting
 from router.ports import Observer, RequestRecord, Store
 from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
@@ -206,7 +206,7 @@ class Plane:
                 pool.expire()
 
     def close(self) -> None:
-        """Close all idle upstream connections, and stop the queue's clock."""
+        """Close all idle upstream connections, and the waiting room."""
         self.room.close()
         for pool in self.pools.values():
             pool.close()

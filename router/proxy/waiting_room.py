@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from router.core.admission import Admission
-from router.core.queue import Waiting
 from router.core.ticket import Ticket
 from router.core.types import ReplicaId
+from router.core.waiting import Waiting
 
 TICK_S = 0.02
 """How often the queue is looked at while somebody waits: room also opens when time passes and when other routers are
@@ -43,6 +43,7 @@ class WaitingRoom:
         self._held: dict[int, Held] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ticks = 0
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._held)
@@ -59,11 +60,11 @@ class WaitingRoom:
 
     def released(self, replica_id: ReplicaId) -> None:
         """Look who may be sent: a replica may have room."""
-        if self._held:
+        if self._held and not self._closed:
             self._send(self._admission.released(replica_id, self._clock()))
 
     def _wind_up(self) -> None:
-        if self._timer is None and self._held:
+        if self._timer is None and self._held and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
@@ -99,7 +100,8 @@ class WaitingRoom:
             self._held.pop(waiting.number).go(ticket)
 
     def close(self) -> None:
-        """Stop the clock."""
+        """Send nobody any more: those who wait are about to be told."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -14,8 +14,9 @@ from router.core.health import (
     State,
     diagram,
 )
-from router.core.queue import DUE_S, TURN_WORKS, WEIGHTS, Priority
+from router.core.queue import TURN_WORKS
 from router.core.replica import BUSY_S, SUSPECT_S
+from router.core.waiting import DUE_S, WEIGHTS, Priority
 from router.proxy.plane import SWEEP_S
 from router.proxy.waiting_room import TICK_S
 from tests.contract.pages import DOCS, code, section, table

@@ -11,7 +11,6 @@ import pytest
 from router.core.admission import MOVES, RETRIES, Admission, QueueFullError, Rules
 from router.core.fleet import Fleet
 from router.core.health import State
-from router.core.queue import Place, Priority, Waiting
 from router.core.ticket import Ticket
 from router.core.types import (
     EngineReport,
@@ -22,6 +21,7 @@ from router.core.types import (
     UnknownModelError,
     Usage,
 )
+from router.core.waiting import Place, Priority, Waiting
 from tests.core.worlds import chat, fleet_of
 
 RATE = 8_000.0

@@ -9,18 +9,10 @@ from math import ceil
 
 import pytest
 
-from router.core.queue import (
-    DUE_S,
-    LEAST_WORK_S,
-    TURN_WORKS,
-    WEIGHTS,
-    Owner,
-    Place,
-    Priority,
-    Queue,
-    Waiting,
-)
+from router.core.lines import LEAST_WORK_S
+from router.core.queue import TURN_WORKS, Queue
 from router.core.types import ReplicaId, RoutingRequest
+from router.core.waiting import DUE_S, WEIGHTS, Owner, Place, Priority, Waiting
 
 INTERACTIVE, BATCH = Priority.INTERACTIVE, Priority.BATCH
 ANY = Place(None, "m")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,13 +79,14 @@ async def test_replicas_that_are_found_anew_are_remembered(stage: Stage, path: P
     replicas = await stage.replicas(3)
     listed = tmp_path / "replicas.json"
     listed.write_text(json.dumps({"replicas": [{"url": replica.url} for replica in replicas]}))
-    found = {"watched": True, "discover": (f"file:{listed}",), "state_file": path, "discover_interval_s": 0.1}
+    found: dict[str, Any] = {"watched": True, "discover": (f"file:{listed}",), "state_file": path}
+    found["discover_interval_s"] = 0.1
     first = await stage.router(**found)
     await first.until(lambda: len(first.house.fleet) == 3)
+    await first.until(path.exists, "the first write is behind us")
     talk = TALKS["chat"](1)
     _, home, _, _ = await turn(stage, first, talk)
     await first.idle()
-    await first.until(lambda: first.house.remembered is None)
     save(first.house)
     second = await stage.router(**found)
     await second.until(lambda: len(second.house.fleet) == 3)

@@ -115,3 +115,25 @@ async def test_an_ejected_replica_is_probed_soon_however_seldom_others_are(stage
     await router.until(lambda: health.state is State.READY)
     health.failed(OutcomeKind.REFUSED, router.house.plane.clock())
     await router.until(lambda: health.up)
+
+
+async def test_a_probe_that_is_late_says_nothing_of_a_replica_whose_bytes_come(stage: Stage) -> None:
+    """Its HTTP server is busy, or this router was: not away."""
+    busy, other = await stage.replicas(2, time_scale=1.0)
+    busy.faults.set(Fault(FaultKind.HANG, path="/health"))
+    router = await stage.router(busy, other, watched=True, health_interval_s=0.1, health_failures=1)
+    client = await stage.client(router)
+    health = router.books(busy).health
+    await router.until(lambda: health.state is State.EJECTED, "nothing else was heard of it")
+    busy.faults.clear()
+    await router.until(lambda: health.up)
+    other.faults.set(Fault(FaultKind.REFUSE))
+    await router.until(lambda: not router.books(other).health.up)
+    client.send(chat(stream=True, max_tokens=100_000, ignore_eos=True))
+    answer = await client.head()
+    assert answer.replica == router.id_of(busy)
+    before = probes(busy)
+    busy.faults.set(Fault(FaultKind.HANG, path="/health"))
+    await busy.wait_for(lambda: probes(busy) >= before + 2, 20.0)
+    assert health.state is State.READY
+    client.leave()

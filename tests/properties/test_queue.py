@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from router.core.admission import TRIES, Admission, QueueFullError, Rules
 from router.core.fleet import Fleet
 from router.core.health import State
-from router.core.queue import TURN_WORKS, WEIGHTS, Owner, Place, Priority, Queue, Waiting
+from router.core.queue import TURN_WORKS, Queue
 from router.core.ticket import Ticket
 from router.core.types import (
     EngineReport,
@@ -22,6 +22,7 @@ from router.core.types import (
     UnknownModelError,
     Usage,
 )
+from router.core.waiting import WEIGHTS, Owner, Place, Priority, Waiting
 from tests.core.worlds import chat
 
 REPLICAS = ("r0", "r1", "r2")

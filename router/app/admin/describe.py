@@ -10,9 +10,10 @@ import msgspec
 from router.adapters.redis_store.metrics import describe_redis, describe_routers
 from router.app.house import House
 from router.app.roster import Member
-from router.core.queue import Priority, Queue
+from router.core.queue import Queue
 from router.core.replica import Replica
 from router.core.types import Decision
+from router.core.waiting import Priority
 from router.ports import Endpoint, RequestRecord
 
 _UNIX_S = time.time() - time.monotonic()
