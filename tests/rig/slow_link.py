@@ -58,12 +58,18 @@ class SlowLink:
             writer.transport.abort()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None:  # accepted as it stopped listening
+            writer.transport.abort()
+            return
         self.accepted += 1
         self._started(asyncio.current_task())
         with self._open(writer):
             try:
                 target_reader, target_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
             except OSError:
+                return
+            if writer.transport.is_closing():  # cut meanwhile
+                target_writer.transport.abort()
                 return
             with self._open(target_writer):
                 ways = [self._one_way(reader, target_writer), self._one_way(target_reader, writer)]
