@@ -69,12 +69,18 @@ class Admission:
 
         Raises as `Fleet.route`, and QueueFullError.
         """
-        if not self.rules.depth_s:
+        depth_s = self.rules.depth_s
+        if not depth_s:
             return self._fleet.route(request, now)
+        found: Ticket | Decision | None = None
+        if not self.queue:
+            found = self._fleet.route_within(request, now, depth_s)
+            if isinstance(found, Ticket):
+                return found
         self._sequence += 1
         priority = Priority.BATCH if request.batch else Priority.INTERACTIVE
         newcomer = Waiting(self._sequence, request, Owner(priority, tenant), now, self.queue.pace)
-        found = self._decide_behind_others(newcomer, now)
+        found = found or self._decide_behind_others(newcomer, now)
         if isinstance(found, Decision):
             self._hold(newcomer, found, now)
             return newcomer
@@ -82,10 +88,9 @@ class Admission:
 
     def _decide_behind_others(self, newcomer: Waiting, now: float) -> Ticket | Decision:
         """Decide on a newcomer: where somebody waits already for the room that there is, it waits too."""
-        if self.queue:
-            found = self._decide(newcomer, now, NO_ROOM_S)
-            if isinstance(found, Ticket) or self._places(self._fleet[found.replica]):
-                return found
+        found = self._decide(newcomer, now, NO_ROOM_S)
+        if isinstance(found, Ticket) or self._places(self._fleet[found.replica]):
+            return found
         return self._decide(newcomer, now, self.rules.depth_s)
 
     def _decide(self, waiting: Waiting, now: float, room_s: float) -> Ticket | Decision:

@@ -222,17 +222,22 @@ class Fleet:
         if ticket.first_byte_s is not None:
             return
         ticket.first_byte_s = ticket.replica.heard_s = now
+        self._learn_rate(ticket, now)
         ledger = ticket.replica.ledger
-        if not ticket.request.streaming:
-            self._note_answer(now - ticket.entry.dispatched_s)
-        among_peers = ticket.entry.among_peers or ticket.replica.peer_load.pending > 0
-        if ticket.request.streaming and not among_peers:
-            begun_s = max(ticket.entry.dispatched_s, ledger.last_first_byte_s)
-            ticket.replica.rate.observe(ticket.entry.uncached_tokens, now - begun_s)
-            if not self._all_measured:
-                self._spread_rates()
         ledger.last_first_byte_s = now
         ledger.prefilled(ticket.entry)
+
+    def _learn_rate(self, ticket: Ticket, now: float) -> None:
+        entry, replica = ticket.entry, ticket.replica
+        if not ticket.request.streaming:
+            answer_s = now - entry.dispatched_s
+            self._longest_answer_s = max(answer_s, (self._longest_answer_s or 0.0) * LONGEST_KEEP_RATIO)
+            replica.rate.at_least(entry.uncached_tokens, answer_s)
+        elif not entry.among_peers and replica.peer_load.pending == 0:
+            begun_s = max(entry.dispatched_s, replica.ledger.last_first_byte_s)
+            replica.rate.observe(entry.uncached_tokens, now - begun_s)
+        if not self._all_measured:
+            self._spread_rates()
 
     def settle(self, ticket: Ticket, outcome: Outcome, now: float) -> Settlement:
         """Count an attempt out and learn from it. Exactly once per ticket: a second call raises RuntimeError."""
@@ -267,10 +272,6 @@ class Fleet:
     def judge_silence(self, now: float) -> list[Replica]:
         """Judge replicas by their silence; return those that are ejected for it now (see `silence.judge`)."""
         return judge(self._replicas.values(), self._longest_answer_s, now)
-
-    def _note_answer(self, answer_s: float) -> None:
-        """Remember the longest answer in one piece of late."""
-        self._longest_answer_s = max(answer_s, (self._longest_answer_s or 0.0) * LONGEST_KEEP_RATIO)
 
     def _release(self, ticket: Ticket, lease: Lease, settlement: Settlement, now: float) -> None:
         replica, index = ticket.replica, self.index

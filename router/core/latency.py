@@ -41,6 +41,17 @@ class PrefillRate:
         """Learn from one prefill, timed from its dispatch or its predecessor's first byte, the later."""
         if uncached_tokens < MIN_SAMPLE_TOKENS or elapsed_s <= 0:
             return
+        self._learn(uncached_tokens, elapsed_s)
+
+    def at_least(self, uncached_tokens: int, elapsed_s: float) -> None:
+        """Learn from an answer in one piece, whose time has its generation in it: only that it is not slower.
+
+        Without that an engine that streams to nobody, embeddings for one, would be taken for as slow as assumed.
+        """
+        if elapsed_s > 0 and uncached_tokens > elapsed_s * self.tokens_per_s:
+            self._learn(uncached_tokens, elapsed_s)
+
+    def _learn(self, uncached_tokens: int, elapsed_s: float) -> None:
         self._tokens = self._tokens * KEEP_RATIO + uncached_tokens
         self._seconds = self._seconds * KEEP_RATIO + elapsed_s
         self._samples += 1

@@ -71,3 +71,14 @@ def test_weights_share_the_work_until_speeds_are_known() -> None:
     texts = [("user", f"{number}: a question of its own " * 100) for number in range(200)]
     went = Counter(fleet.route(chat(text), 0.0).decision.replica for text in texts)
     assert 2.0 < went["r1"] / went["r0"] < 12.0
+
+
+def test_a_fast_engine_that_streams_to_nobody_is_not_waited_for() -> None:
+    """Embeddings: no first byte tells of their prefill. At the assumed 8,000 tokens/s two of these fill a second."""
+    fleet = fleet_of(1)
+    texts = [chat(("user", f"{number} passage " * 2_000))._replace(streaming=False) for number in range(24)]
+    for number, text in enumerate(texts[:4]):
+        ticket = fleet.route(text, float(number))
+        fleet.first_byte(ticket, number + 0.02)
+        fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200), number + 0.02)
+    assert all(isinstance(fleet.route_within(text, 10.0, depth_s=1.0), Ticket) for text in texts[4:])

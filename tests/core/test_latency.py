@@ -1,6 +1,6 @@
 import pytest
 
-from router.core.latency import MIN_SAMPLE_TOKENS, PrefillRate, TokenSize
+from router.core.latency import MIN_SAMPLE_TOKENS, MIN_SAMPLES, PrefillRate, TokenSize
 
 
 def test_the_rate_moves_from_the_prior_to_what_is_seen() -> None:
@@ -37,3 +37,16 @@ def test_reuse_of_answers_is_learnt_both_ways() -> None:
     for _ in range(30):
         size.observe_answer(7.0)
     assert size.answer_reuse_ratio == pytest.approx(1.0, abs=0.01)
+
+
+def test_answers_in_one_piece_raise_the_rate_and_never_lower_it() -> None:
+    rate = PrefillRate(8_000.0)
+    for _ in range(MIN_SAMPLES):
+        rate.at_least(100, 10.0)
+    assert (rate.tokens_per_s, rate.measured) == (8_000.0, False), "10 s of generation say nothing"
+    for _ in range(MIN_SAMPLES):
+        rate.at_least(100, 0.001)
+    assert rate.tokens_per_s == pytest.approx(100_000.0)
+    rate.at_least(100, 10.0)
+    rate.at_least(100, 0.0)
+    assert rate.tokens_per_s == pytest.approx(100_000.0)
