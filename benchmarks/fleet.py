@@ -32,8 +32,9 @@ async def watch(late_s: list[float]) -> None:
 
 async def serve(arguments: argparse.Namespace) -> None:
     engine = EngineConfig(kv_tokens=arguments.kv_tokens, stream_interval=arguments.stream_interval)
-    # Recorded requests are for tests; here they would hold gigabytes of prompts.
-    options = SimOptions(models=("m",), engine=engine, time_scale=arguments.time_scale, recorded_requests=0)
+    # Recorded requests are for tests; here they would hold gigabytes of prompts. Recorded agents' prompts are longer than
+    # a model's usual limit: here the cache is the limit.
+    options = SimOptions(("m",), engine, arguments.time_scale, max_model_len=arguments.kv_tokens, recorded_requests=0)
     replicas = await serve_many(arguments.replicas, options, first_port=arguments.first_port)
     ended, late_s = asyncio.Event(), list[float]()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)

@@ -29,6 +29,7 @@ from benchmarks.routers import routers
 QUEUE, BASELINE = "affinity, queue", "least-load, no queue"
 WARM_UP_MINUTES = {"chats": 1.0, "agents": 5.0, "open": 0.5}
 KV_TOKENS = {"chats": 300_000, "agents": 1_000_000, "open": 1_250_000}
+REPLICAS = {"chats": 4, "agents": 8, "open": 8}
 PERIODS = 5
 """Batch must be answered in each of so many equal parts of the run."""
 MOST_RATIO = 1 / 3
@@ -194,7 +195,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5.0, help="simulated, that are counted")
     parser.add_argument("--warm-up", type=float, help="simulated minutes before those (default: by workload)")
     parser.add_argument("--time-scale", type=float, default=5.0, help="simulated seconds a second")
-    parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--replicas", type=int, help="default: by workload")
     parser.add_argument("--kv-tokens", type=int, help="of each replica (default: by workload)")
     parser.add_argument("--stream-interval", type=int, default=64, help="tokens an event after the first")
     parser.add_argument("--depth", type=float, default=1.0, help="--queue-depth-s, in simulated seconds")
@@ -204,6 +205,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     options = parser.parse_args()
     options.kv_tokens = options.kv_tokens or KV_TOKENS[kind_of(options)]
+    options.replicas = options.replicas or REPLICAS[kind_of(options)]
     return options
 
 
