@@ -32,8 +32,8 @@ async def watch(late_s: list[float]) -> None:
 
 async def serve(arguments: argparse.Namespace) -> None:
     engine = EngineConfig(kv_tokens=arguments.kv_tokens, stream_interval=arguments.stream_interval)
-    # Recorded requests are for tests; here they would hold gigabytes of prompts. Recorded agents' prompts are longer than
-    # a model's usual limit: here the cache is the limit.
+    # Requests kept for tests would hold gigabytes of prompts here. Agents' prompts are longer than the usual limit of a
+    # model: the cache is the limit.
     options = SimOptions(("m",), engine, arguments.time_scale, max_model_len=arguments.kv_tokens, recorded_requests=0)
     replicas = await serve_many(arguments.replicas, options, first_port=arguments.first_port)
     ended, late_s = asyncio.Event(), list[float]()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from router.adapters.redis_store.allowances import shared_allowances
-from router.app.engines import Spawn, Watches, keep_running
-from router.app.following import follow, source_loops
 from router.app.house import House
 from router.app.keeping import keep_forever
+from router.app.roster.engines import Spawn, Watches, keep_running
+from router.app.roster.following import follow, source_loops
 
 
 def start_all(house: House, spawn: Spawn) -> Watches:

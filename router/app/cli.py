@@ -70,8 +70,8 @@ def _root(
 @with_settings
 def serve(effective: Effective) -> int:
     """Run the router in front of the given replicas."""
-    from router.app.serve import StartError
-    from router.app.start import run
+    from router.app.process.serve import StartError
+    from router.app.process.start import run
 
     try:
         return run(effective)

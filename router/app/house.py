@@ -17,12 +17,12 @@ from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import RequestLog
 from router.adapters.vllm_metrics import VllmProbe
 from router.app.doorway import Doorway
-from router.app.gate import Gate
-from router.app.models import ModelList
-from router.app.reloads import Reloads
-from router.app.roster import Roster
+from router.app.process.gate import Gate
+from router.app.process.reloads import Reloads
+from router.app.roster.members import Roster
+from router.app.roster.models import ModelList
+from router.app.roster.warming import Warming
 from router.app.settings.model import Settings
-from router.app.warming import Warming
 from router.core.fleet import Fleet
 from router.core.snapshot import Snapshot, restore_replica
 from router.core.types import ReplicaId

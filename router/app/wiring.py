@@ -21,14 +21,14 @@ from router.adapters.request_log import RequestLog
 from router.adapters.state_file import read
 from router.adapters.warm_up_metrics import WarmUpCounts
 from router.app.doorway import Doorway, engine_authorization
-from router.app.gate import Gate
 from router.app.house import House, add_replica, engine_tls, replica_id_of
-from router.app.models import ModelList
 from router.app.observers import Observers
-from router.app.reloads import Reloads
-from router.app.roster import STATIC, Roster
+from router.app.process.gate import Gate
+from router.app.process.reloads import Reloads
+from router.app.roster.members import STATIC, Roster
+from router.app.roster.models import ModelList
+from router.app.roster.warming import Warming
 from router.app.settings.model import Settings
-from router.app.warming import Warming
 from router.core.admission import Rules
 from router.core.fleet import Fleet
 from router.core.policy import POLICIES

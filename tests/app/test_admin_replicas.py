@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from router.app.following import follow
-from router.app.roster import ADMIN, STATIC
+from router.app.roster.following import follow
+from router.app.roster.members import ADMIN, STATIC
 from router.core.health import State
 from router.core.orders import MAX_ORDERS, Kind
 from router.ports import Endpoint

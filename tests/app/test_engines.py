@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from router.app.engines import Watches
 from router.app.house import add_replica, remove_replica
+from router.app.roster.engines import Watches
 from router.core.health import State
 from router.core.types import ReplicaId
 from router.ports import Endpoint

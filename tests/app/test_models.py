@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.app.models import Model, ModelList
+from router.app.roster.models import Model, ModelList
 
 
 def model(name: str, **fields: object) -> Model:

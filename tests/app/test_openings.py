@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.app.openings import MAX_BYTES, opening_of
+from router.app.roster.openings import MAX_BYTES, opening_of
 from router.core.warmth import Opening
 from router.proxy.openai import read_request
 

@@ -13,8 +13,8 @@ import pytest
 import trustme
 from pydantic import SecretStr
 
-from router.app.reload import LIVE, compare, take
-from router.app.reloads import Report
+from router.app.process.reload import LIVE, compare, take
+from router.app.process.reloads import Report
 from router.app.settings.files import Watched, mark
 from router.app.settings.model import Settings
 from router.app.settings.sources import ConfigError, load

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.app.following import follow, source_loops
-from router.app.roster import ADMIN, STATIC, Roster
+from router.app.roster.following import follow, source_loops
+from router.app.roster.members import ADMIN, STATIC, Roster
 from router.core.health import State
 from router.core.orders import Kind, Listed
 from router.ports import Endpoint

@@ -235,7 +235,7 @@ async def test_a_redis_that_hangs_does_not_hold_up_the_end(stage: Stage) -> None
 
 
 def test_what_hangs_for_good_is_left_behind() -> None:
-    code = "import threading, router.app.stopping as s; s.give_up_soon(); threading.Event().wait()"
+    code = "import threading, router.app.process.stopping as s; s.give_up_soon(); threading.Event().wait()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
     assert ended.returncode == 1
     assert "what still hangs is left behind" in ended.stderr

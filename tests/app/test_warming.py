@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from router.adapters.warm_up_metrics import WarmUpCounts
-from router.app.warming import Warming
+from router.app.roster.warming import Warming
 from router.core.health import State
 from router.proxy.openai import read_request
 from router.sim.faults import Fault, FaultKind

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from router.app.worker import WholeLines
-from router.app.workers import LONGEST_DELAY_S, restart_delay_s
+from router.app.process.worker import WholeLines
+from router.app.process.workers import LONGEST_DELAY_S, restart_delay_s
 from tests.redis_server import running_redis
 from tests.rig.client import Client, chat, request
 from tests.rig.served import START_S, Served, launch, refused, serving
@@ -68,7 +68,7 @@ async def test_secrets_stand_on_no_workers_command_line(redis: list[str]) -> Non
     async with serving(*redis, "--redis-secret", "hunter2-hunter2", workers=2) as served:
         pids = ",".join(map(str, served.pids.values()))
         shown = await printed("ps", "-o", "args=", "-p", pids)
-    assert shown.count("router.app.worker") == 2
+    assert shown.count("router.app.process.worker") == 2
     assert "hunter2" not in shown
     assert redis[1] not in shown
 

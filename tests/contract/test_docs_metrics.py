@@ -17,8 +17,8 @@ from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import FLUSH_S, RequestLog, _line
 from router.adapters.warm_up_metrics import WarmUpCounts
-from router.app.gate import Gate
-from router.app.reloads import ReloadCollector, Reloads
+from router.app.process.gate import Gate
+from router.app.process.reloads import ReloadCollector, Reloads
 from router.core.fleet import Fleet
 from router.core.queue import Queue
 from router.core.types import Decision, EngineReport, OutcomeKind, Reason, Usage

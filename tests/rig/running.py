@@ -13,11 +13,11 @@ import uvicorn
 
 from router.app.admin.api import admin_app
 from router.app.background import start_all, start_sharing
-from router.app.following import first_lists
 from router.app.house import House
 from router.app.keeping import save
 from router.app.observers import Observers
 from router.app.public import public_app
+from router.app.roster.following import first_lists
 from router.app.settings.model import Settings
 from router.app.wiring import build
 from router.core.replica import Replica

@@ -27,7 +27,7 @@ from router.app.admin.guard import AdminGuard
 from router.app.admin.reloading import add_reload_route
 from router.app.admin.replicas import add_replica_routes
 from router.app.house import House
-from router.app.reloads import ReloadCollector
+from router.app.process.reloads import ReloadCollector
 from router.core.types import NoReplicaError, RoutingRequest, UnknownModelError
 from router.proxy.openai import read_request
 

@@ -9,7 +9,7 @@ import msgspec
 
 from router.adapters.redis_store.metrics import describe_redis, describe_routers
 from router.app.house import House
-from router.app.roster import Member
+from router.app.roster.members import Member
 from router.core.queue import Queue
 from router.core.replica import Replica
 from router.core.types import Decision

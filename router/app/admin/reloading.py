@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from router.app.admin.errors import ErrorAnswer
 from router.app.admin.replicas import from_here
 from router.app.house import House
-from router.app.reload import reload
+from router.app.process.reload import reload
 
 
 class Reloaded(BaseModel):

@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 from router.adapters.discovery.endpoints import MAX_RANKS, checked_weight, replica_url
 from router.app.admin.describe import describe, describe_all, drained_by
 from router.app.admin.errors import ErrorAnswer
-from router.app.following import follow
 from router.app.house import House
-from router.app.roster import Member
+from router.app.roster.following import follow
+from router.app.roster.members import Member
 from router.core.orders import Kind, Listed, TooManyOrdersError
 from router.core.replica import Replica
 from router.core.types import ReplicaId

@@ -19,7 +19,7 @@ from router.adapters.redis_store.ordering import AGREE_SCRIPT, pack, unpack
 from router.adapters.redis_store.sealing import Keyring
 from router.adapters.redis_store.state import State
 from router.adapters.redis_store.store import RedisStore
-from router.app.engines import keep_running
+from router.app.roster.engines import keep_running
 from router.core.orders import KEEP_MS, Kind, Listed, Order, Orders
 from tests.core.worlds import fleet_of
 from tests.redis_server import RedisServer, running_redis

@@ -14,7 +14,7 @@ from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.outbox import BATCH
 from router.adapters.redis_store.state import State
 from router.adapters.redis_store.store import RedisStore
-from router.app.engines import keep_running
+from router.app.roster.engines import keep_running
 from router.core.fleet import Fleet
 from router.core.landmarks import question
 from router.core.types import Outcome, OutcomeKind, RoutingRequest

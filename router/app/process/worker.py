@@ -1,4 +1,4 @@
-"""One of several router processes: what runs in it. Its parent is `router.app.workers`."""
+"""One of several router processes: what runs in it. Its parent is `router.app.process.workers`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from router.app.house import House
-from router.app.reload import take
-from router.app.reloads import Order, Report
-from router.app.serve import Sockets, StartError, serve, set_up_logging
-from router.app.stopping import Stop
+from router.app.process.reload import take
+from router.app.process.reloads import Order, Report
+from router.app.process.serve import Sockets, StartError, serve, set_up_logging
+from router.app.process.stopping import Stop
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

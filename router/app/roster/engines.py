@@ -11,8 +11,8 @@ from random import uniform
 import xxhash
 
 from router.app.house import House
-from router.app.readings import Readings
-from router.app.warming import Warming
+from router.app.roster.readings import Readings
+from router.app.roster.warming import Warming
 from router.core.types import ReplicaId
 
 LOGGER = logging.getLogger("warmroute.fleet")

@@ -1,4 +1,4 @@
-"""What has become of reloads, and whom to ask for one. `router.app.reload` does them."""
+"""What has become of reloads, and whom to ask for one. `router.app.process.reload` does them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uvicorn
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from router.app.gate import Gate
+from router.app.process.gate import Gate
 from router.app.settings.model import Settings
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from router.app.house import House, add_replica, remove_replica
-from router.app.roster import Member
+from router.app.roster.members import Member
 from router.core.health import State
 from router.core.types import ReplicaId
 from router.ports import Discovery, Endpoint

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from router.app.house import House
-from router.app.listening import Listening
+from router.app.process.listening import Listening
 from router.proxy.errors import RouterError
 
 LOGGER = logging.getLogger("warmroute.stop")

@@ -17,14 +17,14 @@ from router.adapters.client_keys import KeyFileError
 from router.app.admin.api import admin_app
 from router.app.admin.guard import warn_if_open
 from router.app.background import start_all
-from router.app.engines import keep_running
-from router.app.following import first_lists
 from router.app.house import House
 from router.app.keeping import save
-from router.app.listening import Listening
+from router.app.process.listening import Listening
+from router.app.process.stopping import Stop, finish, give_up_soon, until
 from router.app.public import public_app
+from router.app.roster.engines import keep_running
+from router.app.roster.following import first_lists
 from router.app.settings.model import Settings
-from router.app.stopping import Stop, finish, give_up_soon, until
 from router.app.wiring import build
 from router.proxy.downstream import downstream_class
 

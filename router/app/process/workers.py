@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from router.app import certificate
-from router.app.engines import keep_running
-from router.app.reload import Files, compare, listen, log, set_log_level
-from router.app.reloads import Order, Report
-from router.app.serve import StartError
+from router.app.process import certificate
+from router.app.process.reload import Files, compare, listen, log, set_log_level
+from router.app.process.reloads import Order, Report
+from router.app.process.serve import StartError
+from router.app.process.stopping import END_S, LAST_BYTES_S, Stop, until
+from router.app.process.worker import LENGTH_BYTES, READY, RELOAD
+from router.app.roster.engines import keep_running
 from router.app.settings.sources import ConfigError, Effective
-from router.app.stopping import END_S, LAST_BYTES_S, Stop, until
-from router.app.worker import LENGTH_BYTES, READY, RELOAD
 
 LOGGER = logging.getLogger("warmroute.workers")
 
@@ -254,7 +254,7 @@ def _spawn(*descriptors: int) -> subprocess.Popen[bytes]:
     blocked signal, other than a handler, is inherited, so there is no moment at which a worker could be hit.
     """
     unsafe_path = [] if str(Path.cwd()) in sys.path else ["-P"]  # a worker finds modules where its parent does
-    command = [sys.executable, *unsafe_path, "-m", "router.app.worker", *map(str, descriptors)]
+    command = [sys.executable, *unsafe_path, "-m", "router.app.process.worker", *map(str, descriptors)]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=descriptors)

@@ -7,10 +7,10 @@ import logging
 import signal
 from collections.abc import Callable
 
-from router.app import certificate
-from router.app.following import follow
 from router.app.house import House
-from router.app.reloads import Report
+from router.app.process import certificate
+from router.app.process.reloads import Report
+from router.app.roster.following import follow
 from router.app.settings.files import Watched
 from router.app.settings.model import Settings
 from router.app.settings.sources import ConfigError, Effective

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 import uvloop
 
 from router.adapters.redis_store.address import parse
-from router.app.reload import reload_alone
-from router.app.serve import BACKLOG, Sockets, StartError, serve, set_up_logging
+from router.app.process.reload import reload_alone
+from router.app.process.serve import BACKLOG, Sockets, StartError, serve, set_up_logging
+from router.app.process.stopping import Stop
+from router.app.process.workers import run_workers
 from router.app.settings.model import Settings
 from router.app.settings.sources import Effective
-from router.app.stopping import Stop
-from router.app.workers import run_workers
 
 
 def run(effective: Effective) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from router.adapters.warm_up_metrics import WarmUpCounts
-from router.app.openings import opening_of
+from router.app.roster.openings import opening_of
 from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Outcome, OutcomeKind, ReplicaId, RoutingRequest

@@ -1,0 +1,1 @@
+"""The replicas there are: found, followed, watched and warmed up."""
