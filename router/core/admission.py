@@ -138,7 +138,7 @@ class Admission:
         """
         score = next(score for score in decision.scores if score.replica == decision.replica)
         bound = decision.home is not None or request.stored is not None
-        bound = bound or any(self._fleet[s.replica].queue_s(now) <= self.rules.room_s for s in decision.scores)
+        bound = bound or any(self._fleet[s.replica].backlog_s(now) <= self.rules.room_s for s in decision.scores)
         return Place(decision.replica if bound else None, request.model), score.own_s
 
     def predicted_wait_s(self, waiting: Waiting, now: float) -> float:
@@ -159,7 +159,7 @@ class Admission:
                 return float(place.replica == home)
             return each if place.replica in servers else 0.0
 
-        waits = [replica.queue_s(now) for replica in servers.values() if home in (None, replica.replica_id)]
+        waits = [replica.backlog_s(now) for replica in servers.values() if home in (None, replica.replica_id)]
         return max(0.0, min(waits, default=0.0) - self.rules.depth_s) + self.queue.ahead_s(waiting, share)
 
     def leave(self, waiting: Waiting) -> None:
@@ -221,7 +221,7 @@ class Admission:
 
         def turns() -> Iterator[Waiting]:
             for _ in range(TRIES):
-                if not _is_fit(replica, now) or replica.queue_s(now) > self.rules.room_s:
+                if not _is_fit(replica, now) or replica.backlog_s(now) > self.rules.room_s:
                     return
                 waiting = self.queue.take_next(replica.replica_id, places)
                 if waiting is None:

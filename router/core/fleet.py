@@ -150,7 +150,7 @@ class Fleet:
         """
         known = self._recall(request, now, ())
         decision = choose(known, self.policy, request, now)
-        if self._replicas[decision.replica].queue_s(now) > depth_s and not known.last_resort:
+        if self._replicas[decision.replica].backlog_s(now) > depth_s and not known.last_resort:
             return decision
         return self._open(known, decision, request, now)
 

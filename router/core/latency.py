@@ -8,6 +8,9 @@ MIN_SAMPLE_TOKENS = 256
 KEEP_RATIO = 0.95
 """Weight that the past keeps at each new sample: about the last 20 prefills speak."""
 
+LEAST_KEEP_RATIO = 0.98
+"""Share of the fastest answer in one piece that is believed at each new one: about the last 50 speak."""
+
 MIN_SAMPLES = 4
 """Prefills to be timed before a replica's own speed is believed: one may have waited for a hiccup."""
 
@@ -18,7 +21,7 @@ PRIOR_TOKENS = 2_000
 class PrefillRate:
     """Uncached prompt tokens a replica prefills per second: decayed tokens / decayed seconds."""
 
-    __slots__ = ("_samples", "_seconds", "_tokens", "tokens_per_s")
+    __slots__ = ("_samples", "_seconds", "_tokens", "least_tokens_per_s", "tokens_per_s")
 
     def __init__(self, assumed_tokens_per_s: float) -> None:
         self._tokens = 0.0
@@ -26,6 +29,8 @@ class PrefillRate:
         self._samples = 0
         self.tokens_per_s = assumed_tokens_per_s
         """The present estimate, always above zero."""
+        self.least_tokens_per_s = 0.0
+        """What it has reached of late at the least. Too rough to compare replicas by."""
 
     @property
     def measured(self) -> bool:
@@ -41,22 +46,19 @@ class PrefillRate:
         """Learn from one prefill, timed from its dispatch or its predecessor's first byte, the later."""
         if uncached_tokens < MIN_SAMPLE_TOKENS or elapsed_s <= 0:
             return
-        self._learn(uncached_tokens, elapsed_s)
+        self._tokens = self._tokens * KEEP_RATIO + uncached_tokens
+        self._seconds = self._seconds * KEEP_RATIO + elapsed_s
+        self._samples += 1
+        if self._samples >= MIN_SAMPLES:
+            self.tokens_per_s = self._tokens / self._seconds
 
     def at_least(self, uncached_tokens: int, elapsed_s: float) -> None:
         """Learn from an answer in one piece, whose time has its generation in it: only that it is not slower.
 
         Without that an engine that streams to nobody, embeddings for one, would be taken for as slow as assumed.
         """
-        if elapsed_s > 0 and uncached_tokens > elapsed_s * self.tokens_per_s:
-            self._learn(uncached_tokens, elapsed_s)
-
-    def _learn(self, uncached_tokens: int, elapsed_s: float) -> None:
-        self._tokens = self._tokens * KEEP_RATIO + uncached_tokens
-        self._seconds = self._seconds * KEEP_RATIO + elapsed_s
-        self._samples += 1
-        if self._samples >= MIN_SAMPLES:
-            self.tokens_per_s = self._tokens / self._seconds
+        if elapsed_s > 0:
+            self.least_tokens_per_s = max(uncached_tokens / elapsed_s, self.least_tokens_per_s * LEAST_KEEP_RATIO)
 
     @property
     def samples(self) -> tuple[float, float, int]:

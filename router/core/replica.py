@@ -125,11 +125,18 @@ class Replica:
 
     def queue_s(self, now: float) -> float:
         """Predict how long a request sent now waits before its own prefill begins, in seconds."""
+        return self._queue_s(self.rate.tokens_per_s, now)
+
+    def backlog_s(self, now: float) -> float:
+        """Return what `queue_s` is at the speed that it has at the least: whether to hold requests goes by that."""
+        return self._queue_s(max(self.rate.tokens_per_s, self.rate.least_tokens_per_s), now)
+
+    def _queue_s(self, tokens_per_s: float, now: float) -> float:
         ledger = self.ledger
         if ledger.pending:
             ledger.expire(now)
         tokens = ledger.uncached_tokens + self.peer_load.uncached_tokens + self.foreign_tokens
-        wait_s = tokens / self.rate.tokens_per_s + self._memory_wait_s
+        wait_s = tokens / tokens_per_s + self._memory_wait_s
         return wait_s + BUSY_S if now < self.health.busy_until_s else wait_s
 
     def priced_queue_s(self, now: float, own_s: float = 0.0) -> float:

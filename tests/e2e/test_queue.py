@@ -320,7 +320,7 @@ async def test_when_a_home_dies_those_who_wait_for_it_go_elsewhere(stage: Stage)
     replicas = await stage.replicas(2)
     router = await stage.router(*replicas, queue_depth_s=DEPTH_S)
     story, session = "a story " * 2_000, [("x-session-id", "s")]
-    first = await stage.ask(router, chat(story, headers=session))
+    first = await stage.ask(router, chat(story, headers=session, stream=True))
     home, other = sorted(replicas, key=lambda replica: router.id_of(replica) != first.replica)
     home.state.driver.freeze()
     full = Full(stage, router, [home])
