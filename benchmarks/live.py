@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import gc
 import json
+import os
 import sys
 import tempfile
 import time
@@ -57,6 +58,8 @@ def fleet(options: argparse.Namespace, seconds_file: Path) -> Iterator[tuple[Pro
 
 async def drive(name: str, number: int, options: argparse.Namespace, home: Path) -> Figures:
     workload = ChatWorkload(options.sessions_per_s, options.minutes * 60, options.seed + number)
+    # Warmroute's queue knows no simulated seconds.
+    os.environ["WARMROUTE_QUEUE_DEPTH_S"] = f"{1 / options.time_scale:g}"
     with fleet(options, home / "late.json") as (replicas, ports):
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         with routed(name, urls, options.peers_dir) as (router, port):
