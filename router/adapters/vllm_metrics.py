@@ -57,11 +57,6 @@ _ONE_TOKEN = {"prompt": "Is anyone there? One word is enough.", "max_tokens": 1,
 Sample = tuple[dict[str, str], float]
 
 
-def parse_report(text: str) -> EngineReport:
-    """Read an exposition. What is missing or no number is None: unknown, never zero. All ranks count together."""
-    return _report(_samples(text))
-
-
 def parse_ranks(text: str, ranks: Sequence[int | None]) -> list[EngineReport | None]:
     """Read an exposition for each of some data-parallel ranks: rank None is the whole engine.
 

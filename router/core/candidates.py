@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from router.core.health import State
 from router.core.replica import Replica
-from router.core.types import ReplicaId, UnknownModelError
+from router.core.tokens import TurnEnds
+from router.core.types import Prompt, ReplicaId, UnknownModelError
 
 
 class Candidates(NamedTuple):
@@ -61,3 +62,19 @@ def _least_unfit(allowed: list[Replica]) -> Candidates:
     awake = [replica for replica in allowed if not replica.report.asleep]
     draining = [replica for replica in awake if replica.health.state is State.DRAINING and replica.health.cause is None]
     return Candidates(draining or awake or allowed, last_resort=True)
+
+
+def lost_home(
+    everyone: Iterable[Replica], candidates: list[Replica], prompt: Prompt, anchor: int, turns: TurnEnds
+) -> ReplicaId | None:
+    """Return a replica that may not be asked and holds more of a session's history than all that may.
+
+    `anchor`: blocks up to the last turn end that a candidate holds.
+    """
+    present = {replica.replica_id for replica in candidates}
+    for replica in everyone:
+        if replica.replica_id not in present:
+            matched = replica.mirror.match(prompt.hashes)
+            if turns.deepest(prompt, matched).blocks > anchor:
+                return replica.replica_id
+    return None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import xxhash
 
-from router.core.candidates import Candidates, candidates
+from router.core.candidates import Candidates, candidates, lost_home
 from router.core.choice import Known, choose, matches
 from router.core.health import Care, State
 from router.core.index import Index
@@ -26,7 +26,6 @@ from router.core.types import (
     NoReplicaError,
     Outcome,
     OutcomeKind,
-    Prompt,
     ReplicaId,
     RoutingRequest,
 )
@@ -198,7 +197,7 @@ class Fleet:
             blocks = matches(replicas, prompt.hashes)
             scale = TokenScale(prompt, self.size_of(request.model), self.index.turns, max(blocks))
             if len(replicas) < len(self._replicas):
-                lost = self._lost_home(prompt, scale.anchor, replicas)
+                lost = lost_home(self._replicas.values(), replicas, prompt, scale.anchor, self.index.turns)
         hinted = None
         if request.session is not None and (request.session_is_explicit or not max(blocks)):
             hinted = self.index.homes.get(request.session)
@@ -207,15 +206,6 @@ class Fleet:
                 hinted, lost = None, hinted
         drained = lost is not None and lost in self and self[lost].health.state is State.DRAINING
         return Known(replicas, blocks, scale, hinted, lost, stored_at, retry, found.last_resort, drained)
-
-    def _lost_home(self, prompt: Prompt, anchor: int, candidates: list[Replica]) -> ReplicaId | None:
-        present = {replica.replica_id for replica in candidates}
-        for replica in self:
-            if replica.replica_id not in present:
-                matched = replica.mirror.match(prompt.hashes)
-                if self.index.turns.deepest(prompt, matched).blocks > anchor:
-                    return replica.replica_id
-        return None
 
     def first_byte(self, ticket: Ticket, now: float) -> None:
         """Note the first byte of the answer's body: the prefill is over. Only the first call counts."""

@@ -160,11 +160,6 @@ class Door:
         for name in [name for name, used in self.allowances.items() if name not in names and used.unused(now)]:
             del self.allowances[name]
 
-    @property
-    def guarded(self) -> bool:
-        """Whether keys are asked for."""
-        return self._known is not None
-
     def knows(self, fields: Mapping[bytes, bytes]) -> bool:
         """Tell whether a head has a key that opens; also where none is asked for."""
         return self._known is None or self._find(fields, self._known) is not None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.adapters.vllm_metrics import NAMES, parse_ranks, parse_report
+from router.adapters.vllm_metrics import NAMES, parse_ranks
 from router.core.types import EngineReport
 
 REAL = (Path(__file__).parents[1] / "sim" / "data" / "vllm_metrics_excerpt.txt").read_text()
@@ -32,6 +32,13 @@ process_start_time_seconds 1.79600599119e+09
 """
 
 READ = EngineReport(3, 2, 0.25, 300_000, 16, 1000.0, 400.0, 1.0, 1_796_005_991.19, False)
+
+
+def parse_report(text: str) -> EngineReport:
+    """An engine that is one replica: all of its page."""
+    (report,) = parse_ranks(text, [None])
+    assert report is not None
+    return report
 
 
 def test_a_page_is_read() -> None:
