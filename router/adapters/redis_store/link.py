@@ -60,9 +60,14 @@ class Link:
         """Return the client, connected anew if need be. Raises one of `FAILURES`."""
         if self.client is None:
             client = await locate(self.address, self._key, TIMEOUT_S)
-            try:  # a connection for each loop, so that no request waits for one to be made
-                await asyncio.gather(*(client.ping() for _ in range(LOOPS)))
+            # A connection for each loop, so that no request waits for one to be made.
+            pings = [asyncio.ensure_future(client.ping()) for _ in range(LOOPS)]
+            try:
+                await asyncio.gather(*pings)
             except BaseException:
+                for ping in pings:  # one that went on would connect a client that is closed
+                    ping.cancel()
+                await asyncio.wait(pings)
                 await _close(client)
                 raise
             self.client = client
