@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from router.core.landmarks import Question
+from router.core.misses.types import TurnAccount
 from router.core.ticket import Settlement, Ticket
 from router.core.types import Decision, EngineReport, OutcomeKind, ReplicaId, Usage
 
@@ -41,9 +42,20 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     """The router's own part before the request was handed to a connection: reading it and deciding."""
     queued_s: float
     """How long it waited in the router for a replica with room; not part of `overhead_s`."""
+    retried_s: float
+    """What attempts took that failed, before the last one."""
+    connect_s: float
+    """Until the last attempt had a connection; 0 where one was open."""
+    prefill_s: float | None
+    """From there to the first byte of content: the engine's own queue, and its prefill. For an answer in one piece its
+    generation as well. None where no content came."""
+    decode_s: float | None
+    """From the first byte of content to the end. The phases from `overhead_s` to here make up `total_s`."""
     ttft_s: float | None
     """To the first byte of the answer's body that carries content."""
     total_s: float
+    turn: TurnAccount | None
+    """What became of its history; None where there is no prompt of a block's length, or no answer."""
     error: str | None
     """Code of the router's own error, if it gave one."""
 

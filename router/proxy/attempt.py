@@ -48,12 +48,14 @@ class Attempt:
 
     __slots__ = (
         "_abandoned", "_answer", "_clock", "_connecting", "_connection", "_content_began", "_held", "_owner", "_pool",
-        "_write", "silence", "ticket",
+        "_write", "sent_s", "silence", "ticket",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, ticket: Ticket, pool: Pool, clock: Callable[[], float]) -> None:
         self.ticket = ticket
         self.silence = Silence(clock())
+        self.sent_s: float | None = None
+        """When the request went out; None while there is no connection."""
         self._clock = clock
         self._owner = owner
         self._pool = pool
@@ -111,7 +113,8 @@ class Attempt:
 
     def _send(self, connection: UpstreamConnection) -> None:
         self._connection = connection
-        self.silence.restart(self._clock())
+        self.sent_s = now = self._clock()
+        self.silence.restart(now)
         head, body, expects_no_body = self._owner.upstream_request(self._pool)
         connection.start(self, head, body, expects_no_body)
 

@@ -76,6 +76,11 @@ class Exchange:
         """The present attempt's."""
         return None if self.attempt is None else self.attempt.ticket
 
+    @property
+    def sent_s(self) -> float | None:
+        """When the present attempt's request went out."""
+        return None if self.attempt is None else self.attempt.sent_s
+
     # Route
 
     def start(self) -> None:

@@ -14,6 +14,7 @@ from router.proxy.door import Pass
 from router.proxy.errors import RETRY_AFTER_S, RouterError, error_body
 from router.proxy.headers import Headers, answer_head
 from router.proxy.incoming import Incoming
+from router.proxy.phases import Phases, phases
 
 CLIENT_LEFT_STATUS = 499
 """nginx's status for a client that closed its connection; only in logs and metrics."""
@@ -49,6 +50,10 @@ class Ended(Protocol):
     @property
     def ticket(self) -> Ticket | None:
         """The last attempt's."""
+
+    @property
+    def sent_s(self) -> float | None:
+        """When the last attempt's request went out."""
 
     @property
     def status(self) -> int | None:
@@ -99,6 +104,7 @@ def unknown_model(model: str, fleet: Fleet) -> str:
 def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
     """Return the record of an exchange that has just ended."""
     request, ticket, first = ended.request, ended.ticket, ended.first_byte_s
+    after = _phases(ended, now)
     return RequestRecord(
         request_id=ended.request_id.decode("latin-1"),
         method=ended.incoming.method.decode("latin-1"),
@@ -116,10 +122,23 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         usage=Usage() if outcome is None else outcome.usage,
         overhead_s=ended.overhead_s,
         queued_s=ended.queued_s,
+        retried_s=after.retried_s,
+        connect_s=after.connect_s,
+        prefill_s=after.prefill_s,
+        decode_s=after.decode_s,
         ttft_s=None if first is None else first - ended.started_s,
         total_s=now - ended.started_s,
+        turn=None,
         error=None if ended.error is None else ended.error.code,
     )
+
+
+def _phases(ended: Ended, now: float) -> Phases:
+    ticket = ended.ticket
+    if ticket is None:
+        return Phases()
+    begun_s = ended.started_s + ended.overhead_s + ended.queued_s
+    return phases(begun_s, ticket.entry.dispatched_s, ended.sent_s, ended.first_byte_s, now)
 
 
 def _source(ended: Ended) -> Source | None:

@@ -31,8 +31,13 @@ def record(**fields: Any) -> RequestRecord:
         "usage": Usage(500, 464, 20, "stop"),
         "overhead_s": 0.000_12,
         "queued_s": 0.0,
+        "retried_s": 0.0,
+        "connect_s": 0.0,
+        "prefill_s": 0.249_88,
+        "decode_s": 1.25,
         "ttft_s": 0.25,
         "total_s": 1.5,
+        "turn": None,
         "error": None,
     }
     return RequestRecord(**(whole | fields))

@@ -20,6 +20,7 @@ from router.adapters.warm_up_metrics import WarmUpCounts
 from router.app.process.gate import Gate
 from router.app.process.reloads import ReloadCollector, Reloads
 from router.core.fleet import Fleet
+from router.core.misses.types import Cause, TurnAccount
 from router.core.queue import Queue
 from router.core.types import Decision, EngineReport, OutcomeKind, Reason, Usage
 from router.ports import RequestRecord
@@ -40,7 +41,8 @@ def finished() -> RequestRecord:
         request_id="i", method="POST", path="/v1/completions", model="m", shape="completions", streaming=True,
         batch=False, client="c", status=200, outcome=OutcomeKind.DIED, decision=decision, source="local", attempts=1,
         usage=Usage(100, 64, 10, "stop"),
-        overhead_s=0.001, queued_s=0.5, ttft_s=0.1, total_s=1.0, error="upstream_died",
+        overhead_s=0.001, queued_s=0.5, retried_s=0.0, connect_s=0.0, prefill_s=0.1, decode_s=0.399, ttft_s=0.601,
+        total_s=1.0, turn=TurnAccount("s-1", 2, 30.0, 96, 64, 32, Cause.EVICTED, None), error="upstream_died",
     )  # fmt: skip
 
 
