@@ -20,6 +20,10 @@ record of its release (64-bit CPython 3.11 to 3.14; tests/core/test_residency.py
 SPARE_BLOCKS = 4_096
 """How many more blocks than twice the idle ones the records of releases may name before they are sorted out."""
 
+FULL_RATIO = 0.95
+"""A mirror with less than this of its capacity resident evicts nothing soon: a request's own size is a few per cent."""
+
+
 class Mirror:
     """What one replica is believed to hold. Sizes in bytes of canonical prompt.
 
@@ -246,6 +250,20 @@ class Mirror:
     def oldest_stamp(self) -> int | None:
         """Return when the blocks next to be evicted were last used, in ms; None when no block is idle."""
         return self._releases[0].stamp if self._releases and self._idle else None
+
+    @property
+    def fill_ratio(self) -> float | None:
+        """Return what is resident / capacity; None while the capacity is not known."""
+        if self.capacity_bytes in (0.0, float("inf")):
+            return None
+        return (self.held_bytes + self.idle_bytes) / self.capacity_bytes
+
+    def eviction_age_s(self, now: float) -> float | None:
+        """Return for how long what is evicted next was not used; None while nothing need be evicted."""
+        oldest = self.oldest_stamp()
+        if oldest is None or (self.fill_ratio or 0.0) < FULL_RATIO:
+            return None
+        return max(0.0, now - oldest / 1000)
 
     def releases(self, now: float) -> list[Release]:
         """Return the releases that would be there if all requests in flight ended now, least recently used first.

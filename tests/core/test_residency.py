@@ -148,3 +148,15 @@ def test_what_only_failed_requests_have_brought_is_forgotten_whoever_ends_last()
     for number, lease in enumerate(leases):
         mirror.release(lease, float(number), computed=False)
     assert (len(mirror), mirror.idle_bytes, mirror.held_bytes) == (0, 0, 0)
+
+
+def test_a_full_mirror_tells_for_how_long_what_goes_next_was_unused() -> None:
+    mirror = Mirror()
+    served(mirror, of_blocks(1, 2, 3), now=10)
+    assert (mirror.fill_ratio, mirror.eviction_age_s(20)) == (None, None)  # its size is not known yet
+    mirror.capacity_bytes = 10 * 16
+    assert (mirror.fill_ratio, mirror.eviction_age_s(20)) == (0.3, None)  # nothing need be evicted
+    served(mirror, of_blocks(4, 5, 6, 7, 8, 9, 10), now=15)
+    assert (mirror.fill_ratio, mirror.eviction_age_s(20)) == (1.0, 10.0)
+    served(mirror, of_blocks(11, 12, 13), now=20)  # evicts what was used at 10
+    assert mirror.eviction_age_s(20) == 5.0
