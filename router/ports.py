@@ -10,7 +10,7 @@ import msgspec
 from router.core.landmarks import Question
 from router.core.misses.types import TurnAccount
 from router.core.ticket import Settlement, Ticket
-from router.core.types import Decision, EngineReport, OutcomeKind, ReplicaId, Usage
+from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, ReplicaId, Usage
 
 Source = Literal["local", "redis", "none"]
 """Where what is known of a request came from: this router's own books, the shared store, or it is new."""
@@ -112,6 +112,27 @@ class Observer(Protocol):
 
     def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
         """An attempt failed on a replica; the request may go on elsewhere."""
+
+
+class Trace(Protocol):
+    """One request that is traced, whether spans of it are wanted or not. Nothing here waits, and nothing raises."""
+
+    @property
+    def lines(self) -> bytes:
+        """Header lines that tell the engine where its own spans belong: below the present attempt's."""
+
+    def attempt_ended(self, ticket: Ticket, sent_s: float | None, status: int | None, outcome: Outcome) -> None:
+        """An attempt has ended. `sent_s`: when its request went out; `status`: of the replica's answer."""
+
+    def finished(self, record: RequestRecord, started_s: float) -> None:
+        """The request is over; all its attempts have ended. `started_s`: its arrival, by the plane's clock."""
+
+
+class Tracer(Protocol):
+    """Traces requests across the router. Nothing here waits, and nothing raises."""
+
+    def begin(self, headers: Sequence[tuple[bytes, bytes]]) -> Trace:
+        """Trace a request. `headers`: of the client's, those that name a trace which it belongs to."""
 
 
 class Store(Protocol):

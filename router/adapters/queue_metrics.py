@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from router.adapters.prometheus import Histogram, gauge_family, histogram_family
+from router.adapters.metrics.families import Histogram, gauge_family, histogram_family
 from router.core.queue import Queue
 from router.core.types import OutcomeKind, ReplicaId
 from router.core.waiting import Priority

@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from router.core.misses.types import TurnAccount
 from router.core.types import OutcomeKind, ReplicaId
 from router.ports import RequestRecord
 
@@ -57,7 +58,17 @@ class RequestLog:
             return
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
+class ChangeField(msgspec.Struct):
+    """What the client changed of its history."""
+
+    cause: str
+    message: int | None
+    role: str
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """A finished request. What has a default is left out where there is nothing to say."""
+
     event: str
     request_id: str
     method: str
@@ -68,6 +79,10 @@ class _Line(msgspec.Struct, omit_defaults=True):
     attempts: int
     overhead_ms: float
     queued_ms: float
+    retried_ms: float
+    connect_ms: float
+    prefill_ms: float | None
+    decode_ms: float | None
     ttft_ms: float | None
     total_ms: float
     prompt_tokens: int | None
@@ -78,13 +93,20 @@ class _Line(msgspec.Struct, omit_defaults=True):
     reason: str | None = None
     matched_tokens: int | None = None
     source: str | None = None
+    session: str | None = None
+    turn: int | None = None
+    idle_s: float | None = None
+    history_tokens: int | None = None
+    lost_tokens: int | None = None
+    cause: str | None = None
+    change: ChangeField | None = None
     client: str = ""
     error: str | None = None
 
 
-def _line(record: RequestRecord) -> _Line:
-    decision, usage = record.decision, record.usage
-    line = _Line(
+def _line(record: RequestRecord) -> Line:
+    decision, usage, turn = record.decision, record.usage, record.turn
+    line = Line(
         "request_finished",
         record.request_id,
         record.method,
@@ -95,7 +117,11 @@ def _line(record: RequestRecord) -> _Line:
         record.attempts,
         round(record.overhead_s * 1000, 3),
         round(record.queued_s * 1000, 1),
-        None if record.ttft_s is None else round(record.ttft_s * 1000, 1),
+        round(record.retried_s * 1000, 1),
+        round(record.connect_s * 1000, 3),
+        _ms(record.prefill_s),
+        _ms(record.decode_s),
+        _ms(record.ttft_s),
         round(record.total_s * 1000, 1),
         usage.prompt_tokens,
         usage.cached_tokens,
@@ -109,4 +135,22 @@ def _line(record: RequestRecord) -> _Line:
         line.replica = decision.replica
         line.reason = decision.reason
         line.matched_tokens = decision.matched_tokens
+    if turn is not None:
+        _add_turn(line, turn)
     return line
+
+
+def _ms(time_s: float | None) -> float | None:
+    return None if time_s is None else round(time_s * 1000, 1)
+
+
+def _add_turn(line: Line, turn: TurnAccount) -> None:
+    line.session = turn.session
+    line.turn = turn.number
+    line.history_tokens = turn.history_tokens
+    line.lost_tokens = turn.lost_tokens
+    line.cause = turn.cause
+    if turn.idle_s is not None:
+        line.idle_s = round(turn.idle_s, 1)
+    if turn.change is not None:
+        line.change = ChangeField(turn.change.cause, turn.change.message, turn.change.role)

@@ -33,6 +33,8 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
     salt: bytes
     """Key of the replicas' ids: with it the same addresses have the same ids again."""
     snapshot: Snapshot
+    history: bytes = b""
+    """What the admin API shows of the past, in a layout of its own: what can't be read of it spoils nothing else."""
 
 
 class _UnusableError(Exception):

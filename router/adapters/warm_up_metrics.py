@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from router.adapters.prometheus import counter_family
+from router.adapters.metrics.families import counter_family
 from router.core.types import ReplicaId
 
 

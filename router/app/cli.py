@@ -1,8 +1,9 @@
-"""The command line: `warmroute serve`, `check-config`, `sim` and `demo`."""
+"""The command line: one function for each command."""
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -14,6 +15,7 @@ from router.sim.types import EngineConfig
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended (128 + SIGINT)
 FAILED, UNUSABLE = 1, 2
+Window = Literal["5m", "1h", "24h"]
 
 app = typer.Typer(
     name="warmroute",
@@ -151,6 +153,39 @@ def demo(
 
 
 @app.command()
+def top(
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="URL", help="Admin ports of routers. [dim]\\[default: http://127.0.0.1:9090]"),
+    ] = None,
+    window: Annotated[Window, typer.Option(help="What the figures are of; the keys 1, 2 and 3 change it.")] = "5m",
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, max=3600, help="Between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and leave.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print what /api/overview answers and leave.")] = False,
+) -> int:
+    """Show hit rates, what was lost, replicas and decisions, live; the token comes from WARMROUTE_ADMIN_TOKEN."""
+    from router.app.terminal.top import TopOptions, run_top
+
+    return run_top(TopOptions(urls or [], window, interval, once, json))
+
+
+@app.command()
+def explain(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="A request body, or one a line; - for stdin.")],
+    admin: Annotated[str, typer.Option(metavar="URL", help="Admin port of the router.")] = "http://127.0.0.1:9090",
+    path: Annotated[str, typer.Option(metavar="PATH", help="Where it would be sent.")] = "/v1/chat/completions",
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="LINE", help="A header of it, such as its session.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Say where a router would send a request and what would be cached; of several turns, what each one keeps."""
+    from router.app.terminal.explain import ExplainOptions, run_explain
+
+    return run_explain(ExplainOptions(files, admin, path, header or [], json))
+
+
+@app.command()
 def key(
     name: Annotated[str, typer.Argument(help="Name of the key, for logs and metrics.")],
     requests_per_minute: Annotated[int, typer.Option(metavar="COUNT", min=0, help="Its limit; 0: the settings'.")] = 0,
@@ -162,6 +197,34 @@ def key(
     from router.app.keys import run_key
 
     return run_key(name, (requests_per_minute, tokens_per_minute, concurrent_requests), stdin)
+
+
+@app.command()
+def doctor(
+    router: Annotated[
+        str, typer.Option(metavar="URL", help="The router's client port, as clients reach it.")
+    ] = "http://127.0.0.1:8080",
+    admin: Annotated[str, typer.Option(metavar="URL", help="Its admin port.")] = "http://127.0.0.1:9090",
+    replica: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="An engine to look at beside those that the admin port names."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Model of the two-turn check.")] = None,
+    requests: Annotated[
+        bool, typer.Option("--requests/--no-requests", help="Send requests that make engines work.")
+    ] = True,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Measure the engines' keep-alive too, in 6 s.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Check a running set-up from outside and say what to change; exit 1 if there is a problem.
+
+    Keys are taken from OPENAI_API_KEY, WARMROUTE_ADMIN_TOKEN and WARMROUTE_ENGINE_API_KEY.
+    """
+    from router.app.doctor.command import run_doctor, target_of
+    from router.app.doctor.examine import Extent
+
+    target = target_of(router, admin, replica or [], model, os.environ)
+    return run_doctor(target, Extent(requests, thorough), json)
 
 
 @app.command(hidden=True)

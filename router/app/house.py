@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import ssl
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
 import xxhash
 
 from router.adapters.decision_log import DecisionLog
-from router.adapters.prometheus import FleetCollector
+from router.adapters.history.counting import History
+from router.adapters.history.sessions import SessionLog
+from router.adapters.metrics.collector import RouterCollector
 from router.adapters.queue_metrics import QueueCollector
 from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import RequestLog
 from router.adapters.vllm_metrics import VllmProbe
+from router.app.admin.feed import Feed
 from router.app.doorway import Doorway
 from router.app.process.gate import Gate
 from router.app.process.reloads import Reloads
@@ -29,6 +34,9 @@ from router.core.types import ReplicaId
 from router.ports import Discovery, Endpoint, EngineProbe
 from router.proxy.plane import Plane
 from router.proxy.pool import Address
+
+if TYPE_CHECKING:  # its packages are an optional extra
+    from router.adapters.tracing.tracer import OtlpTracer
 
 
 @dataclass(slots=True)
@@ -44,7 +52,11 @@ class House:
     """For the admin API and the log only: clients see ids."""
     models: ModelList
     decisions: DecisionLog
-    metrics: FleetCollector
+    history: History
+    sessions: SessionLog
+    feed: Feed
+    """To those who watch the admin port's events."""
+    metrics: RouterCollector
     queue_metrics: QueueCollector
     client: httpx.AsyncClient
     request_log: RequestLog | None
@@ -61,16 +73,21 @@ class House:
     """Warms replicas up that come in cold; None: nothing does."""
     gate: Gate
     reloads: Reloads
+    tracer: OtlpTracer | None = None
+    """None where nothing is traced."""
     remembered: Snapshot | None = None
     """What was known before the start, while replicas may still be found that it tells of."""
 
     async def close(self) -> None:
         """Give everything back; when nothing uses it any more."""
+        self.feed.close()
         self.plane.close()
         if self.request_log is not None:
             self.request_log.flush()
-        if self.store is not None:
-            await self.store.close()
+        closing = [] if self.store is None else [self.store.close()]
+        if self.tracer is not None:
+            closing.append(self.tracer.export.close())
+        await asyncio.gather(*closing)  # together they have as long as one would
         await self.client.aclose()
 
 
@@ -94,6 +111,7 @@ def remove_replica(house: House, replica_id: ReplicaId) -> None:
     """Take a replica out of every book; what runs there ends as it would."""
     house.plane.remove_replica(replica_id)
     house.metrics.forget(replica_id)
+    house.history.forget(replica_id)
     house.models.forget(replica_id)
     if house.warming is not None:
         house.warming.forget(replica_id)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Coroutine
 from pathlib import Path
 
+from router.adapters.history import kept
 from router.adapters.state_file import Saved, write
 from router.app.house import House
 from router.core.fleet import Fleet
@@ -29,7 +30,7 @@ def save(house: House) -> None:
     if path is None or house.remembered is not None:
         return  # what is in the file tells of replicas that have not been found again yet
     try:
-        write(path, Saved(house.salt, take(house.fleet, house.plane.clock())))
+        _write(path, house.salt, take(house.fleet, house.plane.clock()), kept.take(house.history, house.sessions))
     except OSError as error:
         LOGGER.warning("state can't be kept in %s: %s", path, error.strerror or error)
 
@@ -65,8 +66,9 @@ class Keeper:
         if mark == self._written:
             return False
         snapshot = await _taken(self._house)
+        history = kept.take(self._house.history, self._house.sessions)
         try:
-            await _to_its_end(asyncio.to_thread(write, self._path, Saved(self._house.salt, snapshot)))
+            await _to_its_end(asyncio.to_thread(_write, self._path, self._house.salt, snapshot, history))
         except OSError as error:
             if not self._failing:
                 LOGGER.warning("state can't be kept in %s: %s", self._path, error.strerror or error)
@@ -76,6 +78,11 @@ class Keeper:
             LOGGER.warning("state is kept in %s again", self._path)
         self._written, self._failing = mark, False
         return True
+
+
+def _write(path: Path, salt: bytes, snapshot: Snapshot, history: kept.Taken) -> None:
+    """Write what was taken. Raises OSError."""
+    write(path, Saved(salt, snapshot, kept.encode(history)))
 
 
 def _mark(fleet: Fleet) -> tuple[int, int, int]:

@@ -6,13 +6,17 @@ import functools
 import secrets
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import httpx
 
 from router.adapters.decision_log import DecisionLog
 from router.adapters.discovery.endpoints import endpoints
 from router.adapters.discovery.source import open_source
-from router.adapters.prometheus import FleetCollector
+from router.adapters.history import kept
+from router.adapters.history.counting import History
+from router.adapters.history.sessions import SessionLog
+from router.adapters.metrics.collector import RouterCollector
 from router.adapters.queue_metrics import QueueCollector
 from router.adapters.redis_store.address import parse
 from router.adapters.redis_store.options import Options
@@ -20,6 +24,7 @@ from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import RequestLog
 from router.adapters.state_file import read
 from router.adapters.warm_up_metrics import WarmUpCounts
+from router.app.admin.feed import Feed
 from router.app.doorway import Doorway, engine_authorization
 from router.app.house import House, add_replica, engine_tls, replica_id_of
 from router.app.observers import Observers
@@ -38,18 +43,25 @@ from router.ports import Endpoint
 from router.proxy.door import Door
 from router.proxy.plane import Limits, Plane
 
+if TYPE_CHECKING:
+    from router.adapters.tracing.tracer import OtlpTracer
+
 
 def build(settings: Settings) -> House:
     """Build a router from its settings. Nothing is listening or connected yet; call it inside the event loop."""
     router = secrets.token_hex(8)
     tie_seed = 0 if settings.redis is None else int(router, 16)
     fleet = Fleet(POLICIES[settings.policy], int(settings.index_bytes), settings.prefill_tokens_per_s, tie_seed)
-    metrics, decisions = FleetCollector(fleet, time.monotonic), DecisionLog()
+    metrics, decisions = RouterCollector(fleet, time.monotonic), DecisionLog()
     request_log = RequestLog(sys.stderr.buffer) if settings.log_requests else None
     store = _store(settings, fleet, router)
-    plane = Plane(fleet, _limits(settings), engine_authorization(settings), store)
+    tracer = _tracer(settings)
+    plane = Plane(fleet, _limits(settings), engine_authorization(settings), store, tracer=tracer)
     queue_metrics = QueueCollector(plane.admission.queue)
-    plane.observer = Observers(metrics, decisions, queue_metrics, *([request_log] if request_log else []))
+    history, feed = History(fleet, time.monotonic), Feed()
+    sessions = SessionLog(history.now)
+    seeing = (decisions, history, sessions, feed)
+    plane.observer = Observers(metrics, queue_metrics, *seeing, *([request_log] if request_log else []))
     client = _control_client(settings, plane.authorization)
     saved = None if settings.state_file is None else read(settings.state_file)
     salt = store.replica_salt if store else saved.salt if saved else secrets.token_bytes(16)
@@ -64,6 +76,9 @@ def build(settings: Settings) -> House:
         endpoints=found,
         models=ModelList(),
         decisions=decisions,
+        history=history,
+        sessions=sessions,
+        feed=feed,
         metrics=metrics,
         queue_metrics=queue_metrics,
         client=client,
@@ -76,6 +91,7 @@ def build(settings: Settings) -> House:
         warming=_warming(settings, plane, client, found),
         gate=Gate(plane),
         reloads=Reloads(),
+        tracer=tracer,
     )
     plane.sweeps.append(house.doorway.door.sweep)
     configure(house, settings)
@@ -83,6 +99,7 @@ def build(settings: Settings) -> House:
         add_replica(house, member.endpoint)
     if saved is not None:
         restore(fleet, saved.snapshot, plane.clock())
+        kept.resume(history, sessions, saved.history)
         house.remembered = saved.snapshot if sources else None
     return house
 
@@ -109,6 +126,17 @@ def _store(settings: Settings, fleet: Fleet, router: str) -> RedisStore | None:
         ttl_s=settings.redis_ttl_s,
     )
     return RedisStore(fleet, options, router, time.monotonic)
+
+
+def _tracer(settings: Settings) -> OtlpTracer | None:
+    if settings.otlp_endpoint is None:
+        return None
+    # Imported here, since its packages are an optional extra and take a quarter of a second to import.
+    from router.adapters.tracing.export import SpanExport
+    from router.adapters.tracing.tracer import OtlpTracer
+
+    scheme = "http" if settings.ssl_certfile is None else "https"
+    return OtlpTracer(SpanExport(settings.otlp_endpoint), settings.trace_ratio, scheme, time.monotonic)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -147,6 +175,8 @@ def configure(house: House, settings: Settings) -> None:
     plane.aliases = house.models.aliases = aliases_of(settings)
     house.roster.put(STATIC, [endpoint for spec in settings.replica for endpoint in endpoints(spec)])
     house.fleet.forward_unknown = settings.unknown_model == "forward"
+    if house.tracer is not None:
+        house.tracer.ratio = settings.trace_ratio
     care.probe_failures, care.slow_start_s = settings.health_failures, settings.slow_start_s
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xxhash
 
-from router.core.types import Prompt
+from router.core.types import Part, Prompt
 
 BLOCK_BYTES = 512
 """Bytes of one prompt block: about 128 tokens of English. Halving it doubles the index and the cost of a decision;
@@ -19,7 +19,10 @@ LONG_BLOCK_BYTES = 4096
 MEDIA_BYTES = 2048
 """Canonical bytes that one image, sound or file counts for: placeholders of about 500 tokens, whatever its own size."""
 
-_OPERATOR = frozenset({b"template", b"template-arguments", b"documents", b"tools", b"system", b"developer"})
+MEDIA = b"media"
+"""Tag of a media part."""
+
+OPERATOR = frozenset({b"template", b"template-arguments", b"documents", b"tools", b"system", b"developer"})
 """Messages of whoever runs the application: the same in many sessions."""
 
 Bytes = bytes | memoryview
@@ -46,7 +49,10 @@ def open_hash(block: int, text: Bytes) -> int:
 class PromptBuilder:
     """Collects the canonical prompt in the order a chat template renders it and hashes it block by block."""
 
-    __slots__ = ("_answers_at", "_bytes_per_token", "_ends", "_hash", "_hashes", "_open_text", "_opening", "_size")
+    __slots__ = (
+        "_answers_at", "_bytes_per_token", "_ends", "_hash", "_hashes", "_open_text", "_opening", "_parts", "_size",
+        "message",
+    )  # fmt: skip
 
     def __init__(self, scope: int, bytes_per_token: float | None = None) -> None:
         """Start a prompt in `scope` (see `scope_hash`); `bytes_per_token` only where it is exact (token ids)."""
@@ -58,13 +64,17 @@ class PromptBuilder:
         self._open_text: Bytes | None = None
         self._opening = -1
         self._bytes_per_token = bytes_per_token
+        self._parts: list[Part] = []
+        self.message = -1
+        """Index of the message that is added now; -1: it is none of the request's messages."""
 
     def add(self, tag: bytes, content: Bytes) -> None:
         """Append a message: `tag` is its role, `content` its canonical bytes. Its end closes a block."""
         if tag == b"assistant":
             self._answers_at.append(len(self._hashes))
-        if self._opening < 0 and tag not in _OPERATOR:
+        if self._opening < 0 and tag not in OPERATOR:
             self._opening = len(self._hashes)
+        self._parts.append((self.message, tag, content, len(self._hashes)))
         self._hash = _hash(tag, self._hash)
         self._add_bytes(content)
 
@@ -111,6 +121,7 @@ class PromptBuilder:
 
     def add_media(self, part: bytes) -> None:
         """Append a media part by the digest of the whole of it: data URLs share their leading bytes."""
+        self._parts.append((self.message, MEDIA, part, len(self._hashes)))
         self._hash = _hash(part, self._hash)
         self._hashes.append(self._hash)
         self._size += MEDIA_BYTES
@@ -121,4 +132,12 @@ class PromptBuilder:
         if self._size < BLOCK_BYTES:
             return None
         opening = max(0, self._opening)
-        return Prompt(self._hashes, self._ends, self._answers_at, self._bytes_per_token, self._open_text, opening)
+        return Prompt(
+            self._hashes,
+            self._ends,
+            self._answers_at,
+            self._bytes_per_token,
+            self._open_text,
+            opening,
+            self._parts,
+        )

@@ -66,6 +66,11 @@ FAILURES = frozenset({OutcomeKind.REFUSED, OutcomeKind.RESET, OutcomeKind.DIED})
 """Outcomes that eject a replica."""
 
 
+Part = tuple[int, bytes, bytes | memoryview, int]
+"""A piece of a prompt as it was read: index in the request's messages, or -1 for what precedes them; tag; canonical
+bytes; number of blocks before it."""
+
+
 class Prompt(NamedTuple):
     """A prompt's identity: hashes of its leading blocks, each chained on the one before."""
 
@@ -82,6 +87,9 @@ class Prompt(NamedTuple):
     are keys. None for messages, whose end closes a block."""
     opening_blocks: int = 0
     """Blocks before the first message that is not the operator's: tools, system prompt. What sessions share."""
+    parts: list[Part] | None = None
+    """What it was made of. They hold the text: to be cleared once they are hashed, before the request waits for
+    anything. None where nobody collected them."""
 
     @property
     def open_bytes(self) -> int | None:

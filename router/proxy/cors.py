@@ -10,7 +10,7 @@ from router.proxy.headers import Headers
 EXPOSED = (
     b"retry-after, x-request-id, x-warmroute-replica, x-warmroute-decision, x-warmroute-matched-tokens, "
     b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
-    b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
+    b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, x-warmroute-explain"
 )
 """What a page may read beside the few headers that it always may."""
 

@@ -7,7 +7,8 @@ from functools import partial
 from random import getrandbits
 
 from router.core.admission import QueueFullError
-from router.core.health import Cause
+from router.core.misses.turn import Recognised
+from router.core.misses.types import TurnAccount
 from router.core.ticket import Ticket
 from router.core.types import (
     NoReplicaError,
@@ -16,6 +17,7 @@ from router.core.types import (
     ReplicaId,
     RoutingRequest,
     UnknownModelError,
+    Usage,
 )
 from router.core.waiting import Waiting
 from router.proxy import report
@@ -24,11 +26,13 @@ from router.proxy.attempt import Attempt
 from router.proxy.client import Client
 from router.proxy.door import OPEN, tokens_used
 from router.proxy.errors import RouterError
+from router.proxy.headers import TRACE_CONTEXT
 from router.proxy.incoming import Incoming
 from router.proxy.plane import Plane
 from router.proxy.pool import Pool
 from router.proxy.relay import Write
 from router.proxy.reply import Reply
+from router.proxy.watch import look
 
 
 class Exchange:
@@ -46,6 +50,8 @@ class Exchange:
         self.disconnected = False
         self.request_id = incoming.fields.get(b"x-request-id") or b"%032x" % getrandbits(128)
         self.request: RoutingRequest | None = None
+        self.recognised: Recognised | None = None
+        """Its session, and what its turn goes on from."""
         self.attempt: Attempt | None = None
         self.excluded: list[ReplicaId] = []
         self.started_s = plane.clock()
@@ -62,14 +68,16 @@ class Exchange:
         self.extra_lines = b""
         """Header lines of the answer, beside those that every answer gets."""
         self.error: RouterError | None = None
+        self.trace = None if plane.tracer is None else plane.tracer.begin(incoming.take(TRACE_CONTEXT))
+        self.reply = Reply(client.transport, incoming)
+        self.paused = False
+        """Whether the client does not take its bytes at the moment."""
         self._waiting: Waiting | None = None
-        self._reply = Reply(client.transport, incoming)
-        self._paused = False
 
     @property
     def status(self) -> int | None:
         """The status that the client was or will be sent; None while there is none."""
-        return self._reply.status(self.error, None if self.attempt is None else self.attempt.status)
+        return self.reply.status(self.error, None if self.attempt is None else self.attempt.status)
 
     @property
     def ticket(self) -> Ticket | None:
@@ -80,6 +88,13 @@ class Exchange:
     def sent_s(self) -> float | None:
         """When the present attempt's request went out."""
         return None if self.attempt is None else self.attempt.sent_s
+
+    def turn(self, usage: Usage) -> TurnAccount | None:
+        """Return the account of its turn; by an empty `usage` what is predicted."""
+        request, ticket = self.request, self.ticket
+        if request is None or ticket is None:
+            return None
+        return self.plane.account(self.recognised, request, ticket.decision, usage, self.excluded)
 
     # Route
 
@@ -118,6 +133,7 @@ class Exchange:
                 self._waiting = found
                 plane.room.hold(found, self)
             self.overhead_s = plane.clock() - self.started_s
+            self.recognised = plane.recognise(request, self.started_s)  # it is on its way: nobody waits for this
 
     # In the queue
 
@@ -165,7 +181,8 @@ class Exchange:
     def upstream_request(self, pool: Pool) -> tuple[bytes, bytes, bool]:
         """Return head and body for a replica, and whether its answer has no body whatever it announces."""
         incoming = self.incoming
-        head = incoming.upstream_head(pool.authority, self.request_id, self.plane.authorization, pool.own_lines)
+        authorization, trace_lines = self.plane.authorization, b"" if self.trace is None else self.trace.lines
+        head = incoming.upstream_head(pool.authority, self.request_id, authorization, pool.own_lines, trace_lines)
         return head, incoming.body(), incoming.method == b"HEAD"
 
     def attempt_failed(self, kind: OutcomeKind) -> None:
@@ -176,7 +193,7 @@ class Exchange:
         replica = attempt.ticket.decision.replica
         self.excluded.append(replica)
         self.plane.observer.attempt_failed(replica, kind)
-        self._settle(Outcome(kind))
+        self.settle(Outcome(kind))
         if not may_retry:
             self.fail(RouterError.UPSTREAM_FAILED)
             return
@@ -187,7 +204,7 @@ class Exchange:
 
     def commit(self, answer: Answer, data: bytes) -> Write:
         """Send the head and the first bytes of the body on: from here the answer is this replica's."""
-        write = self._reply.pass_on(self, answer, data)
+        write = self.reply.pass_on(self, answer, data)
         self.incoming.drop_body()
         if self.client.write_paused:
             self.pause()
@@ -202,9 +219,9 @@ class Exchange:
     def attempt_completed(self, answer: Answer) -> None:
         """End the answer, and settle."""
         attempt = self.attempt
-        self._reply.end()
+        self.reply.end()
         if attempt is not None:
-            if self._paused:
+            if self.paused:
                 attempt.resume()  # the connection serves others now
             if self.request is not None and self.request.shape == "responses":
                 self.plane.remember_response(answer.first, attempt.ticket.decision.replica)
@@ -222,14 +239,14 @@ class Exchange:
     def _cut(self, error: RouterError, answer: Answer) -> None:
         self.error = error
         self.keep_alive = False
-        self._reply.cut(error, answer)
+        self.reply.cut(error, answer)
 
     def fail(self, error: RouterError, message: str | None = None, retry_after_s: float | None = None) -> None:
         """Answer with an error of the router's own; `message` and `retry_after_s` where this case has its own."""
         self.error = error
         if error.ends_connection:
             self.keep_alive = False
-        self.keep_alive = self._reply.refuse(self, error, message, retry_after_s)
+        self.keep_alive = self.reply.refuse(self, error, message, retry_after_s)
         self._end(None)
 
     def cut(self, error: RouterError) -> None:
@@ -241,7 +258,7 @@ class Exchange:
             self._cut(error, attempt.answer)
             self._end(Outcome(OutcomeKind.CLIENT_LEFT, self.status, attempt.answer.usage()))
         else:
-            self._settle(Outcome(OutcomeKind.CLIENT_LEFT))
+            self.settle(Outcome(OutcomeKind.CLIENT_LEFT))
             self.fail(error)
 
     def client_left(self) -> None:
@@ -260,9 +277,12 @@ class Exchange:
         if self.attempt is not None:
             self.attempt.abandon()
 
-    def _settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome) -> None:
+        """Account for the present attempt, if there is one: it is over."""
         attempt, self.attempt = self.attempt, None
         if attempt is not None:
+            if self.trace is not None:
+                self.trace.attempt_ended(attempt.ticket, attempt.sent_s, attempt.status, outcome)
             self.plane.settle(attempt.ticket, outcome)
 
     def _charge(self, outcome: Outcome | None) -> None:
@@ -276,63 +296,33 @@ class Exchange:
     def _end(self, outcome: Outcome | None) -> None:
         self._charge(outcome)
         record = report.record(self, outcome, self.plane.clock())
+        if record.turn is not None and self.recognised is not None and self.ticket is not None:
+            self.plane.learn_turn(self.recognised, self.ticket, record.usage)
         if outcome is not None:
-            self._settle(outcome)
+            self.settle(outcome)
         self.response_complete = True
         self.attempt = None
         self.incoming.drop_body()
         self.plane.active.discard(self)
         self.plane.observer.request_finished(record)
+        if self.trace is not None:
+            self.trace.finished(record, self.started_s)
         self.client.exchange_done(self)
 
     # Back-pressure and silence
 
     def pause(self) -> None:
         """The client does not take its bytes: stop reading from its replica."""
-        self._paused = True
+        self.paused = True
         if self.attempt is not None:
             self.attempt.pause()
 
     def resume(self) -> None:
         """The client takes bytes again."""
-        self._paused = False
+        self.paused = False
         if self.attempt is not None:
             self.attempt.resume()
 
     def look(self, now: float) -> None:
-        """Look whether something has moved: end what is silent for too long, keep open what waits for its stream."""
-        attempt, limit_s = self.attempt, self.plane.limits.silence_timeout_s
-        if attempt is not None and attempt.sent:
-            health = attempt.ticket.replica.health
-            refusing = health.refusing_since_s is not None
-            if self._paused:
-                if attempt.silence.lasts(now, limit_s):
-                    self.client.transport.abort()
-                return
-            if attempt.silence.moved(now):
-                attempt.ticket.replica.heard_s = now
-            elif attempt.silence.lasts(now, limit_s, refusing):
-                self._fell_silent(attempt, refusing)
-                return
-            elif health.cause is Cause.SILENCE and not health.up and not attempt.passing and self.can_retry:
-                attempt.abandon()
-                self.attempt_failed(OutcomeKind.SILENT)
-        if not self.response_complete:
-            self._keep_open(now)
-
-    def _fell_silent(self, attempt: Attempt, refusing: bool) -> None:
-        if attempt.die():
-            return
-        if refusing:
-            self.attempt_failed(OutcomeKind.RESET)
-        else:
-            self._settle(Outcome(OutcomeKind.RESET))
-            self.fail(RouterError.UPSTREAM_SILENT)
-
-    def _keep_open(self, now: float) -> None:
-        """Write a comment to a stream that has not begun, where it has been silent for so long."""
-        interval_s = self.plane.limits.sse_keepalive_s
-        begun = self.attempt is not None and self.attempt.passing
-        if not interval_s or begun or self.request is None or not self.request.streaming:
-            return
-        self._reply.keep_open(self, now, interval_s)
+        """End it if nothing has moved for too long; keep it open while it waits."""
+        look(self, now)

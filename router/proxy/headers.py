@@ -40,6 +40,9 @@ WAY = _REWRITTEN_WAY | {
 
 _RANK = b"x-data-parallel-rank"
 
+TRACE_CONTEXT = frozenset({b"traceparent", b"tracestate"})
+"""Which trace a request belongs to (W3C Trace Context); written anew where the router makes spans of its own."""
+
 KEPT = CREDENTIALS | WAY | {
     b"accept",
     b"cache-control",

@@ -83,18 +83,31 @@ class Incoming:
                 return value.decode("latin-1")
         return None
 
+    def take(self, names: frozenset[bytes]) -> Headers:
+        """Take headers out, which do not go on, and return them."""
+        if names.isdisjoint(self.fields):
+            return []
+        taken = [header for header in self.headers if header[0] in names]
+        self.headers = [header for header in self.headers if header[0] not in names]
+        return taken
+
     def upstream_head(
-        self, host: bytes, request_id: bytes, authorization: bytes | None, own_lines: bytes = b""
+        self,
+        host: bytes,
+        request_id: bytes,
+        authorization: bytes | None,
+        own_lines: bytes = b"",
+        trace_lines: bytes = b"",
     ) -> bytes:
         """Build the head for the upstream request (see `headers.request_head`).
 
         `authorization` stands in place of the client's key; an empty one takes it away, None lets it pass. `own_lines`
-        name the engine's rank in place of the client.
+        name the engine's rank in place of the client; `trace_lines` the trace, whose headers were taken out before.
         """
         length = self.size_bytes if self.has_body else None
         headers, forwarded = self.headers, self.forwarded
         dropped = DROPPED[authorization is not None, own_lines != b"", forwarded.trusted]
-        own_lines = forwarded.lines(headers) + own_lines
+        own_lines = forwarded.lines(headers) + own_lines + trace_lines
         if authorization:
             own_lines += b"authorization: %b\r\n" % authorization
         return request_head(self.method, self.target, headers, host, request_id, length, own_lines, dropped)

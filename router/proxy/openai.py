@@ -217,7 +217,7 @@ def _add_preamble(builder: PromptBuilder, fields: _Body) -> None:
 
 
 def _add_messages(builder: PromptBuilder, messages: Iterable[_Message]) -> None:
-    for message in messages:
+    for builder.message, message in enumerate(messages):
         if message.content is not _NONE:
             _add_content(builder, str(message.role or message.type).encode(), message.content)
         for field in (message.tool_calls, message.name, message.arguments, message.output):

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import getrandbits
 from typing import Protocol
 
 from router.core.admission import Admission, Rules
 from router.core.fleet import Fleet
 from router.core.landmarks import Question, question
+from router.core.misses.account import account
+from router.core.misses.sessions import Sessions
+from router.core.misses.turn import Recognised
+from router.core.misses.types import TurnAccount
 from router.core.replica import Replica
 from router.core.ticket import Ticket
-from router.core.types import Outcome, OutcomeKind, ReplicaId, RoutingRequest
+from router.core.types import Decision, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.core.waiting import Waiting
-from router.ports import Observer, RequestRecord, Store
+from router.ports import Observer, RequestRecord, Store, Tracer
 from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
@@ -86,14 +91,16 @@ class Plane:
         authorization: bytes | None = None,
         store: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
+        tracer: Tracer | None = None,
     ) -> None:
         """`authorization` replaces the clients' towards engines.
 
-        `store`: what is shared with other routers; None for a router on its own.
+        `store`: what is shared with other routers; None for a router on its own. `tracer`: None traces nothing.
         """
         self.fleet = fleet
         self.observer: Observer = Nobody()
         self.store = store
+        self.tracer = tracer
         self.limits = limits
         self.session_headers: tuple[bytes, ...] = ()
         """In lower case; the first one that a request has names its session."""
@@ -105,6 +112,7 @@ class Plane:
         """Is shown every request that begins with what sessions share, and its body."""
         self.unknown_model_seen: Callable[[], None] = _nothing
         """Is told that a model was asked for which no replica serves."""
+        self.sessions = Sessions(getrandbits(64))
         self.admission = Admission(fleet, Rules(depth_s=0.0))
         self.room = WaitingRoom(self.admission, self._counted_in, clock)
         self.pools: dict[ReplicaId, Pool] = {}
@@ -166,6 +174,32 @@ class Plane:
         if self.store is not None:
             self.store.settled(ticket, settlement)
         self.room.released(ticket.replica.replica_id)
+
+    # What becomes of turns
+
+    def recognise(self, request: RoutingRequest, arrived_s: float) -> Recognised | None:
+        """Find a request's session and what was changed of its history; nothing is learnt. See `Sessions.recognise`."""
+        return self.sessions.recognise(request, self.fleet.index.turns, arrived_s)
+
+    def account(
+        self,
+        seen: Recognised | None,
+        request: RoutingRequest,
+        decision: Decision,
+        usage: Usage,
+        tried: Sequence[ReplicaId] = (),
+    ) -> TurnAccount | None:
+        """See `misses.account.account`; None where there is nothing to account for."""
+        if seen is None or request.prompt is None:
+            return None
+        return account(self.fleet, seen, request.prompt, decision, usage, tried)
+
+    def learn_turn(self, seen: Recognised, ticket: Ticket, usage: Usage) -> None:
+        """Remember a turn that was served, for the one that follows it."""
+        tokens, replica = usage.prompt_tokens, ticket.replica
+        epoch = replica.mirror.epoch if ticket.lease is None else ticket.lease.epoch
+        prompt_tokens = tokens or ticket.decision.prompt_tokens
+        self.sessions.learn(seen, prompt_tokens, bool(tokens), replica.replica_id, epoch, self.clock())
 
     def remember_response(self, answer_start: bytes, replica_id: ReplicaId) -> None:
         """Note which replica stores the response that an answer begins to tell of, if it does."""

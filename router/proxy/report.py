@@ -6,12 +6,15 @@ from math import ceil
 from typing import Protocol
 
 from router.core.fleet import Fleet
+from router.core.misses.account import served
+from router.core.misses.types import TurnAccount
 from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, ReplicaId, RoutingRequest, Usage
 from router.ports import RequestRecord, Source
 from router.proxy.answer import Answer
 from router.proxy.door import Pass
 from router.proxy.errors import RETRY_AFTER_S, RouterError, error_body
+from router.proxy.explaining import EXPLAIN, explain_line
 from router.proxy.headers import Headers, answer_head
 from router.proxy.incoming import Incoming
 from router.proxy.phases import Phases, phases
@@ -59,6 +62,9 @@ class Ended(Protocol):
     def status(self) -> int | None:
         """The status that the client was sent."""
 
+    def turn(self, usage: Usage) -> TurnAccount | None:
+        """Return the account of its turn; by an empty `usage` what is predicted."""
+
 
 def own_lines(request_id: bytes, decision: Decision | None) -> bytes:
     """Return the answer headers that the router adds."""
@@ -74,6 +80,8 @@ def answer_lines(ended: Ended, answer: Answer, framing: bytes) -> bytes:
     """Return the head of a replica's answer as the client gets it."""
     ticket = ended.ticket
     own = own_lines(ended.request_id, None if ticket is None else ticket.decision) + ended.extra_lines
+    if ended.incoming.fields.get(EXPLAIN) == b"1":
+        own += explain_line(ended.turn(Usage()))
     if answer.lacks_retry_after:
         own += RETRY_SOON
     return answer_head(answer.status, answer.headers, framing, own, close=not ended.keep_alive)
@@ -128,9 +136,15 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         decode_s=after.decode_s,
         ttft_s=None if first is None else first - ended.started_s,
         total_s=now - ended.started_s,
-        turn=None,
+        turn=_turn(ended, outcome),
         error=None if ended.error is None else ended.error.code,
     )
+
+
+def _turn(ended: Ended, outcome: Outcome | None) -> TurnAccount | None:
+    """Return the account of a turn that was served."""
+    ticket = ended.ticket
+    return ended.turn(outcome.usage) if ticket is not None and outcome is not None and served(ticket, outcome) else None
 
 
 def _phases(ended: Ended, now: float) -> Phases:

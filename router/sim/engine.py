@@ -171,7 +171,8 @@ class Engine:
             return
         live, block_tokens = self._line[0], self.config.block_tokens
         # The last token is always computed, for its logits; and only whole blocks are reused.
-        hit = self.pool.longest_hit(live.hashes, (live.known_tokens - 1) // block_tokens)
+        reusable = (live.known_tokens - 1) // block_tokens if self.config.prefix_caching else 0
+        hit = self.pool.longest_hit(live.hashes, reusable)
         fresh = -(-live.known_tokens // block_tokens) - len(hit)
         if fresh + self.pool.idle_among(hit) > self.pool.free_blocks:
             return
@@ -189,7 +190,7 @@ class Engine:
         if live.cached_tokens >= 0:
             return
         live.cached_tokens = hit_tokens
-        self.stats.prefix_queries_tokens += live.prompt_tokens
+        self.stats.prefix_queries_tokens += live.prompt_tokens if self.config.prefix_caching else 0
         self.stats.prefix_hits_tokens += hit_tokens
         self.stats.queue_s_sum += at_s - live.submitted_s
         self.stats.started += 1

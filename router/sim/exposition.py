@@ -18,7 +18,7 @@ _SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
 
 _CACHE_CONFIG = {
     "_block_size_resolved": "True", "cache_dtype": "auto", "cache_hit_alignment_tokens": "None",
-    "enable_mamba_shared_prefix_checkpoint": "False", "enable_prefix_caching": "True",
+    "enable_mamba_shared_prefix_checkpoint": "False",
     "gpu_memory_utilization": "0.92", "hash_block_size": "None", "is_attention_free": "False",
     "kv_cache_dtype_skip_layers": "[]", "kv_cache_layout": "None", "kv_cache_memory_bytes": "None",
     "kv_offloading_backend": "native", "kv_offloading_size": "None", "kv_sharing_fast_prefill": "False",
@@ -190,6 +190,7 @@ def _cache(reading: Reading, engine: Engine, rank: str) -> Labels:
     sized = {
         "block_size": blocks,
         "effective_attention_block_size": blocks,
+        "enable_prefix_caching": str(config.prefix_caching),
         "engine": rank,
         "kv_cache_max_concurrency": f"{config.kv_tokens / reading.max_model_len:.2f}",
         "kv_cache_size_tokens": str(config.num_blocks * config.block_tokens),

@@ -36,6 +36,8 @@ class SimOptions:
     api_key: str | None = None
     """--api-key: paths under /v1 and /v2 need it as a bearer token."""
     max_model_len: int = 131_072
+    version: str = VERSION
+    """What /version says; answers stay those of `VERSION`."""
     old_metric_names: bool = False
     """Name the cache metrics as vLLM did before 0.10: gpu_cache_usage_perc, gpu_prefix_cache_*."""
     request_id_headers: bool = False

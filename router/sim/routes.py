@@ -23,7 +23,6 @@ from router.sim.errors import (
     status_error,
 )
 from router.sim.faults import Fault, FaultKind
-from router.sim.options import VERSION
 from router.sim.prompts import chat_prompt
 from router.sim.record import Header
 from router.sim.state import ReplicaState, random_id
@@ -110,7 +109,7 @@ def _empty(state: ReplicaState, call: Call) -> None:
 
 
 def _version(state: ReplicaState, call: Call) -> None:
-    _json(call, {"version": VERSION})
+    _json(call, {"version": state.options.version})
 
 
 def _load(state: ReplicaState, call: Call) -> None:

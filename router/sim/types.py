@@ -24,6 +24,8 @@ class EngineConfig:
     max_num_seqs: int = 256
     stream_interval: int = 1
     """Tokens per Tokens event. The first token and the end are always told at once."""
+    prefix_caching: bool = True
+    """False: --no-enable-prefix-caching; then nothing is looked up, and both counters stay at 0."""
     max_num_queued_reqs: int | None = None
     """Waiting requests above this are refused; None: never."""
 

@@ -95,6 +95,8 @@ SAMPLES = {
     "redis_secret": Sample("f" * 8, "e" * 8, "g" * 8, (SecretStr("f" * 8), SecretStr("e" * 8), SecretStr("g" * 8))),
     "redis_deadline_ms": simple(1.0, 2.5, 1000.0),
     "redis_ttl_s": simple(60, 120, 2_592_000),
+    "otlp_endpoint": simple("http://a:4318", "http://b:4318", "https://c/v1/traces"),
+    "trace_ratio": simple(0.0, 0.5, 0.25),
     "log_requests": Sample(False, "true", False, (False, True, False)),
 }
 TLS_SETTINGS = {"ssl_certfile", "ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs"}

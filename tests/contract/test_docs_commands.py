@@ -32,6 +32,7 @@ SHELL = [block for block in all_blocks() if block.language in ("sh", "shell", "b
 MARKS = {"", "run", "fleet", "demo", "gpu"}
 OTHERS_FLAGS = {
     *("--kv-offloading-size", "--served-model-name"),  # vLLM's, beside those of docs/how-to/vllm-flags.md
+    *("--gpu-memory-utilization", "--max-model-len", "--kv-cache-dtype"),
     *("--enable-mesh", "--help"),
 }
 OTHERS_VARIABLES = {"VLLM_PYTHON"}
@@ -213,6 +214,8 @@ EXPECTED = {
     ("sessions", 1): r"(?s)decision: keyless.*decision: session",
     ("keeping-sessions-warm", 1): r"vllm:prefix_cache_hits_total",
     ("troubleshoot", 1): r'"scores"',
+    ("watch-from-a-terminal", 1): r"from cache",
+    ("explain-a-request", 3): r"(?s)turn 2  loses 1.* of 1.*stamped.*\nturn 2 would lose",
 }
 """What the fleet blocks print, where the page says so."""
 

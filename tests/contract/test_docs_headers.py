@@ -8,15 +8,18 @@ from hashlib import sha256
 
 from router.app.settings.model import Settings
 from router.core.allowance import ClientKey, KeyLimits
+from router.core.misses.types import TurnAccount
 from router.core.types import Decision, Reason
 from router.proxy.cors import Cors
 from router.proxy.door import Door, Pass
+from router.proxy.explaining import EXPLAIN, explain_line
 from router.proxy.headers import (
     _NOT_ANSWER,
     _NOT_REQUEST,
     CREDENTIALS,
     HOP_BY_HOP,
     OWN_PREFIX,
+    TRACE_CONTEXT,
     answer_head,
     request_head,
 )
@@ -52,11 +55,15 @@ def test_the_headers_that_are_read_are_documented() -> None:
     keys = {name.decode() for name in CREDENTIALS}
     preflight = {"origin", "access-control-request-method", "access-control-request-headers"}
     priority = {name.decode() for name in PRIORITY_HEADERS}
-    assert names(READ) == {session_header, "x-request-id", "expect"} | priority | keys | preflight
+    trace = {name.decode() for name in TRACE_CONTEXT}
+    own = {session_header, "x-request-id", "expect", EXPLAIN.decode()}
+    assert names(READ) == own | priority | keys | preflight | trace
 
 
 def added() -> set[str]:
-    lines = own_lines(b"id-1", Decision("r-1", Reason.WARM, [], 100, 64, "r-1")).decode().splitlines()
+    turn = TurnAccount("s-1", 2, 1.0, 64, 64, 0, None, None)
+    own = own_lines(b"id-1", Decision("r-1", Reason.WARM, [], 100, 64, "r-1")) + explain_line(turn)
+    lines = own.decode().splitlines()
     return {line.partition(":")[0] for line in lines}
 
 

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 
-import msgspec
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from router.adapters.prometheus import FleetCollector
+from router.adapters.metrics.collector import RouterCollector
+from router.adapters.metrics.times import PHASES
+from router.adapters.metrics.turns import LOSING
 from router.adapters.queue_metrics import QueueCollector
 from router.adapters.redis_store.address import parse
 from router.adapters.redis_store.metrics import StoreCollector
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.store import RedisStore
-from router.adapters.request_log import FLUSH_S, RequestLog, _line
+from router.adapters.request_log import FLUSH_S, ChangeField, Line, RequestLog
+from router.adapters.tracing.export import SpanExport
 from router.adapters.warm_up_metrics import WarmUpCounts
 from router.app.process.gate import Gate
 from router.app.process.reloads import ReloadCollector, Reloads
 from router.core.fleet import Fleet
 from router.core.misses.types import Cause, TurnAccount
 from router.core.queue import Queue
-from router.core.types import Decision, EngineReport, OutcomeKind, Reason, Usage
+from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, Prompt, Reason, RoutingRequest, Usage
 from router.ports import RequestRecord
 from router.proxy.plane import Limits, Plane
-from tests.contract.pages import DOCS, code, codes, pages, prose, section, table, tables
+from tests.contract.pages import DOCS, Block, all_blocks, code, codes, pages, prose, section, table, tables
 
 PAGE = DOCS / "reference" / "metrics.md"
 SECTIONS = (
-    "Requests", "Tokens", "The queue", "The router's books of each replica", "What the engines say", "Warm-up",
-    "Sharing with other routers", "Stop and reload",
+    "Requests", "Where the time went", "Tokens", "Turns", "The queue", "The router's books of each replica",
+    "What the engines say", "Warm-up", "Sharing with other routers", "Stop and reload", "Traces", "Build",
 )  # fmt: skip
 
 
@@ -46,12 +50,21 @@ def finished() -> RequestRecord:
     )  # fmt: skip
 
 
+def fill(fleet: Fleet) -> None:
+    """One finished request that takes all of replica r's cache, so that something would have to be evicted."""
+    prompt = Prompt(hashes=[1], ends_bytes=[512], answers_at=[], bytes_per_token=None)
+    ticket = fleet.route_to("r", RoutingRequest("m", "chat", prompt, 512), now=0.0)
+    fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200, Usage(128, 0, 1, "stop")), now=0.0)
+    fleet["r"].mirror.capacity_bytes = 512
+
+
 def collected() -> dict[str, tuple[str, set[str]]]:
     """Name -> (type, labels) of everything that a router with traffic exposes."""
     fleet = Fleet()
     fleet.add("r")
     fleet.observe_engine("r", EngineReport(1, 1, 0.5, 1000, 16, 10.0, 5.0, 0.0, 1.0, False))
-    collector = FleetCollector(fleet, lambda: 0.0)
+    fill(fleet)
+    collector = RouterCollector(fleet, lambda: 0.0)
     collector.request_finished(finished())
     collector.attempt_failed("r", OutcomeKind.REFUSED)
     registry = CollectorRegistry()
@@ -62,6 +75,7 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     warm_up = WarmUpCounts()
     warm_up.count("r", "done", 100)
     registry.register(warm_up)
+    registry.register(SpanExport("http://127.0.0.1:1"))
     registry.register(ReloadCollector(Reloads(), Gate(Plane(fleet, Limits()))))
     registry.register(StoreCollector(RedisStore(fleet, Options(parse("redis://h")), "w", lambda: 0.0), fleet))
     found = {}
@@ -84,15 +98,35 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
 
 
 def test_the_page_has_no_metric_outside_these_tables() -> None:
-    assert len(tables(prose(PAGE))) == len(SECTIONS) + 1  # the log line's
+    assert len(tables(prose(PAGE))) == len(SECTIONS) + 3  # the log line's, phases, causes
 
 
 def test_every_metric_named_anywhere_in_the_docs_exists() -> None:
     families = collected()
     suffixes = ("", "_bucket", "_count", "_sum")
     for page in pages():
-        for name in re.findall(r"\bwarmroute_[a-z_]+[a-z]\b", page.read_text()):
+        for name in re.findall(r"(?<!:)\bwarmroute_[a-z_]+[a-z]\b", page.read_text()):
             assert any(name.removesuffix(suffix) in families for suffix in suffixes), f"{page.name}: {name}"
+
+
+QUERIES = [block for block in all_blocks() if block.language == "promql"]
+
+
+@pytest.mark.parametrize("block", QUERIES, ids=str)
+def test_queries_ask_for_labels_that_their_metrics_have(block: Block) -> None:
+    known = {"job", "instance"}
+    for name, matchers in re.findall(r"\b(warmroute_\w+|process_\w+)(?:\{([^}]*)\})?", block.text):
+        base = re.sub(r"_(bucket|count|sum)$", "", name)
+        kind, labels = collected().get(base, ("gauge", set()))
+        assert (base != name) == (kind == "histogram"), f"{name} is no sample"
+        own = labels | ({"le"} if name.endswith("_bucket") else set())
+        assert set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers)) <= own | {"job", "instance"}
+        known |= own
+    for listed in re.findall(r"\bby \(([^)]*)\)", block.text):
+        assert set(re.split(r",\s*", listed)) <= known, listed
+    assert (
+        block.text.count("histogram_quantile") == block.text.count("_bucket[") == len(re.findall(r"\ble\b", block.text))
+    )
 
 
 def test_each_meaning_is_a_sentence() -> None:
@@ -101,11 +135,24 @@ def test_each_meaning_is_a_sentence() -> None:
             assert meaning.endswith("."), name
 
 
-def test_every_field_of_the_log_line_is_documented() -> None:
-    line = msgspec.to_builtins(_line(finished()))
+def test_every_field_of_the_log_line_is_documented_and_every_one_documented_exists() -> None:
     rows = table(PAGE, "The log line")
-    assert [code(name) for name, _ in rows] == list(line)
-    assert line["event"] in codes(rows[0][1])
+    assert [code(name) for name, _ in rows] == list(Line.__struct_fields__)
+    (change,) = [meaning for name, meaning in rows if name == "`change`"]
+    assert codes(change) == list(ChangeField.__struct_fields__)
+
+
+async def test_the_event_is_named_as_it_is_written() -> None:
+    stream = io.BytesIO()
+    log = RequestLog(stream)
+    log.request_finished(finished())
+    log.flush()
+    assert json.loads(stream.getvalue())["event"] in codes(table(PAGE, "The log line")[0][1])
+
+
+def test_every_cause_and_every_phase_is_documented() -> None:
+    assert [code(name) for name, _ in table(PAGE, "Turns", 1)] == [cause.value for cause in LOSING]
+    assert [code(name) for name, _ in table(PAGE, "Where the time went", 1)] == list(PHASES)
 
 
 async def test_the_failed_attempts_line_is_quoted_as_it_is_written() -> None:

@@ -94,7 +94,7 @@ def test_the_demo_compares_both_policies_and_ends() -> None:
 def test_kept_running_the_router_serves_until_ctrl_c() -> None:
     with demo("--seconds", "2", "--keep") as process:
         clients = read_until(process.stdout, r"clients +(http://\S+)/v1")[1]
-        admin = read_until(process.stdout, r"admin +(http://\S+)/docs")[1]
+        admin = read_until(process.stdout, r"admin +(http://\S+)/ ")[1]
         body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5}
         answer = httpx.post(f"{clients}/v1/chat/completions", json=body, trust_env=False)
         assert answer.status_code == 200

@@ -150,7 +150,7 @@ async def test_a_slow_reader_gets_everything(stage: Stage) -> None:
         HEAD + b"transfer-encoding: chunked\r\n\r\n", *(chunked(event, last=b"") for event in events), b"0\r\n\r\n"
     )
     exchange = next(iter(slow.router.house.plane.active))
-    await slow.router.until(lambda: exchange._paused, "nothing slows the engine down")  # type: ignore[attr-defined]
+    await slow.router.until(lambda: exchange.paused, "nothing slows the engine down")  # type: ignore[attr-defined]
     assert await rest(client, answer) == b"".join(events)
 
 

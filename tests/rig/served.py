@@ -42,7 +42,7 @@ class Served:
             self.said = [(await self._out.readline()).decode() for _ in range(1 + self._workers)]
         ports = []
         for line, pattern in zip(self.said, ["clients  https?", *["admin    http"] * self._workers], strict=True):
-            found = re.fullmatch(rf"warmroute: {pattern}://127\.0\.0\.1:([1-9]\d*)/\S+\n", line)
+            found = re.fullmatch(rf"warmroute: {pattern}://127\.0\.0\.1:([1-9]\d*)/\S*\n", line)
             assert found, (self.said, await self._err.read() if not line else "")
             ports.append(int(found[1]))
         self.port, *self.admin_ports = ports

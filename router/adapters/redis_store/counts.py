@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from router.adapters.prometheus import Histogram
+from router.adapters.metrics.families import Histogram
 
 SECONDS_BUCKETS = (0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """From a Redis on the same machine to one that is given up."""

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from router.adapters.prometheus import counter_family, gauge_family, histogram_family
+from router.adapters.metrics.families import counter_family, gauge_family, histogram_family
 from router.adapters.redis_store.state import State
 from router.adapters.redis_store.store import RedisStore
 from router.core.fleet import Fleet

@@ -1,4 +1,4 @@
-"""The admin port: metrics, the fleet and its replicas, the last decisions, what would be decided for a request."""
+"""The admin port: the fleet, the last decisions, what would be decided for a request; the rest is beside this."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.process_collector import ProcessCollector
 
 from router import __version__
 from router.adapters.decision_log import KEPT
-from router.adapters.redis_store.metrics import StoreCollector
 from router.app.admin.describe import (
     describe_all,
     describe_decision,
@@ -23,35 +20,28 @@ from router.app.admin.describe import (
     describe_sharing,
 )
 from router.app.admin.errors import ErrorAnswer, refusal, refuse_in_openai_form
+from router.app.admin.events import add_event_route
+from router.app.admin.exposition import add_metrics_route
 from router.app.admin.guard import AdminGuard
 from router.app.admin.reloading import add_reload_route
 from router.app.admin.replicas import add_replica_routes
+from router.app.admin.seeing import add_seeing_routes
+from router.app.dashboard.serving import add_page
 from router.app.house import House
-from router.app.process.reloads import ReloadCollector
-from router.core.types import NoReplicaError, RoutingRequest, UnknownModelError
+from router.core.types import NoReplicaError, RoutingRequest, UnknownModelError, Usage
 from router.proxy.openai import read_request
 
 
 def admin_app(house: House) -> FastAPI:
-    """Return the admin application. Its documentation is at /docs, the schema at /openapi.json."""
-    app = FastAPI(title="Warmroute admin API", version=__version__)
+    """Return the admin application. Its schema is at /openapi.json; FastAPI's own pages would load from elsewhere."""
+    app = FastAPI(title="Warmroute admin API", version=__version__, docs_url=None, redoc_url=None)
     refuse_in_openai_form(app)
+    add_metrics_route(app, house)
     add_replica_routes(app, house)
     add_reload_route(app, house)
-    registry = CollectorRegistry()
-    registry.register(house.metrics)
-    registry.register(house.queue_metrics)
-    registry.register(ReloadCollector(house.reloads, house.gate))
-    if house.warming is not None:
-        registry.register(house.warming.counts)
-    if house.store is not None:
-        registry.register(StoreCollector(house.store, house.fleet))
-    ProcessCollector(registry=registry)
-
-    @app.get("/metrics", response_class=Response)
-    async def metrics() -> Response:
-        """Metrics in Prometheus' text format."""
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    add_seeing_routes(app, house)
+    add_event_route(app, house)
+    add_page(app)
 
     @app.get("/api/fleet")
     async def fleet() -> dict[str, Any]:
@@ -101,7 +91,10 @@ def admin_app(house: House) -> FastAPI:
         except UnknownModelError:
             return refusal(404, f"no replica serves the model {routing.model}", "model")
         blocks = len(routing.prompt.hashes) if routing.prompt else 0
-        return JSONResponse({"shape": routing.shape, "blocks": blocks, **describe_decision(decision)})
+        plane = house.plane
+        turn = plane.account(plane.recognise(routing, time.monotonic()), routing, decision, Usage())
+        said = {"shape": routing.shape, "blocks": blocks, **describe_decision(decision)}
+        return JSONResponse(said | {"turn": msgspec.to_builtins(turn)})
 
     app.add_middleware(AdminGuard, settings=lambda: house.settings)
     return app

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from router.app.dashboard.serving import is_page
 from router.app.settings.model import Settings
 
 LOGGER = logging.getLogger("warmroute.admin")
@@ -37,16 +38,17 @@ class AdminGuard:
         """Refuse, or let through."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             headers = {name: value.decode("latin-1") for name, value in reversed(scope["headers"])}
-            refusal = _refusal(scope["method"], headers, self._settings())
+            refusal = _refusal(scope["method"], headers, self._settings(), is_page(scope["path"]))
             if refusal is not None:
                 await refusal(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
-def _refusal(method: str, headers: dict[bytes, str], settings: Settings) -> Response | None:
+def _refusal(method: str, headers: dict[bytes, str], settings: Settings, page: bool) -> Response | None:
+    """Return what to answer in place of what was asked for. `page`: that holds no data, and asks for the token."""
     token = settings.admin_token
-    if token is not None and not _has_token(headers, token.get_secret_value()):
+    if token is not None and not page and not _has_token(headers, token.get_secret_value()):
         return _error(401, "the admin port wants its token: Authorization: Bearer TOKEN", "Bearer")
     if method not in SAFE_METHODS and _is_foreign(headers):
         return _error(403, "a web page of another origin may not do this")

@@ -96,4 +96,4 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 def _url_in(line: str) -> str:
     """`warmroute: clients  http://127.0.0.1:8080/v1` to its URL, without the path."""
-    return line.rsplit(maxsplit=1)[-1].removesuffix("/v1").removesuffix("/docs")
+    return line.rsplit(maxsplit=1)[-1].removesuffix("/v1").removesuffix("/")

@@ -148,7 +148,7 @@ def _serve_until_interrupted(urls: RouterUrls, console: Console) -> None:
     console.print(
         f"\nRunning until Ctrl-C:\n"
         f"  clients  {urls.clients}/v1    any OpenAI client: base_url={urls.clients}/v1, any api_key\n"
-        f"  admin    {urls.admin}/docs  and /metrics, /api/fleet, /api/decisions\n"
+        f"  admin    {urls.admin}/  in a browser; and /metrics, /api/overview, /api/decisions\n"
         f"  try it   curl {urls.clients}/v1/chat/completions -H 'content-type: application/json' "
         f"""-d '{{"messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 20}}'""",
         highlight=False,

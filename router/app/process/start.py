@@ -61,7 +61,7 @@ def _announce(settings: Settings, client_socket: socket.socket, admin_sockets: S
     scheme = "https" if settings.ssl_certfile else "http"
     print(f"warmroute: clients  {scheme}://{_shown(client_socket)}/v1", flush=True)
     for admin_socket in admin_sockets:
-        print(f"warmroute: admin    http://{_shown(admin_socket)}/docs", flush=True)
+        print(f"warmroute: admin    http://{_shown(admin_socket)}/", flush=True)
     if settings.redis is not None:
         print(f"warmroute: shares   {parse(settings.redis.get_secret_value())}", flush=True)
     if not settings.replica and not settings.discover:

@@ -58,6 +58,8 @@ def opening_of(request: RoutingRequest, body: bytes) -> Opening | None:
         return None
     built = b"{%b}" % b",".join(b'"%b":%b' % (name.encode(), bytes(raw)) for name, raw in wanted.items())
     read = read_request(path, built, None)
+    if read.prompt is not None and read.prompt.parts is not None:
+        read.prompt.parts.clear()  # it is kept, and its text once is enough
     return Opening(path, built, read) if len(built) <= MAX_BYTES and _begins_alike(request, read) else None
 
 

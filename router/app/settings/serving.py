@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field, FilePath, SecretStr
+from pydantic import AfterValidator, ByteSize, Field, FilePath, SecretStr
 
 from router.app.settings.about import GIB, HOST, MIB, PORT, About
 from router.app.settings.fleet import FleetSettings
+from router.app.settings.values import otlp_url
 
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
@@ -159,3 +160,22 @@ class ServingSettings(FleetSettings):
         Field(description="Write one structured log line for each request."),
         About("Observing", "", "It costs a few microseconds and answers most questions."),
     ] = True
+    otlp_endpoint: Annotated[
+        str | None,
+        AfterValidator(otlp_url),
+        Field(
+            description="OpenTelemetry collector that traces are sent to by OTLP over HTTP, such as "
+            "http://collector:4318. Needs the extra: pip install 'warmroute[otel]'."
+        ),
+        About("Observing", "URL", "Traces are passed on to the engines as they came, and cost nothing."),
+    ] = None
+    trace_ratio: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="Share of the traces beginning here that is sampled. One that a client has begun is sampled as "
+            "the client says.",
+        ),
+        About("Observing", "RATIO", "All of them, until their number is a burden.", live=True),
+    ] = 1.0

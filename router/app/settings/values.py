@@ -1,9 +1,11 @@
 """What a setting's value may be, beyond its type and range: replicas, header names, networks and where Redis is."""
 
+import importlib.util
 import ipaddress
 import json
 import re
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -12,6 +14,7 @@ from router.adapters.discovery.endpoints import written_out
 from router.adapters.redis_store.address import parse
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2, token
+_OTLP_EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9_.\[\]:-]+", re.IGNORECASE)
 
 
@@ -97,3 +100,24 @@ def redis_url(url: SecretStr | None) -> SecretStr | None:
     if url is not None:
         parse(url.get_secret_value())
     return url
+
+
+def otlp_url(url: str | None) -> str | None:
+    """The URL as it is; ValueError for one that can't be a collector's, or where nothing is installed to send there."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(f"{url!r} must have the form http://host:4318 or https://host:4318")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("must be no more than scheme, host, port and path: keys go into OTEL_EXPORTER_OTLP_HEADERS")
+    if not _is_installed(_OTLP_EXPORTER):
+        raise ValueError("tracing needs packages that are not installed: pip install 'warmroute[otel]'")
+    return url
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False

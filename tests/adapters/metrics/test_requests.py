@@ -1,35 +1,11 @@
-"""The collector: what it counts, what it shows, and what it forgets."""
+"""Requests and tokens: what is counted, and what is forgotten."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
-
-from router.adapters.prometheus import MAX_MODEL_LABELS, FleetCollector
-from router.core.fleet import Fleet
-from router.core.types import EngineReport, OutcomeKind, Usage
+from router.adapters.metrics.requests import GONE, MAX_MODEL_LABELS
+from router.core.types import OutcomeKind, Usage
+from tests.adapters.metrics.shown import Shown
 from tests.adapters.records import decision, record
-
-
-class Shown:
-    """A fleet of one replica, its collector, and the page that Prometheus reads."""
-
-    def __init__(self) -> None:
-        self.fleet = Fleet()
-        self.fleet.add("r-1")
-        self.collector = FleetCollector(self.fleet, lambda: 100.0)
-        self.registry = CollectorRegistry()
-        self.registry.register(self.collector)
-
-    def samples(self) -> list[tuple[str, dict[str, str], float]]:
-        page = generate_latest(self.registry).decode()
-        families = text_string_to_metric_families(page)
-        return [(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
-
-    def value(self, name: str, **labels: str) -> float | None:
-        found = [value for known, own, value in self.samples() if known == name and labels.items() <= own.items()]
-        assert len(found) < 2, found
-        return found[0] if found else None
 
 
 def test_tokens_predicted_and_reported_are_counted_by_replica_and_model() -> None:
@@ -69,16 +45,6 @@ def test_a_value_on_a_border_is_in_its_bucket() -> None:
     assert shown.value("warmroute_ttft_seconds_bucket", cache="warm", le="0.5") == 1
 
 
-def test_unknown_engine_figures_are_absent_and_known_zeros_are_there() -> None:
-    shown = Shown()
-    assert shown.value("warmroute_engine_running_requests", replica="r-1") is None
-    shown.fleet.observe_engine("r-1", EngineReport(running=0))
-    assert shown.value("warmroute_engine_running_requests", replica="r-1") == 0
-    assert shown.value("warmroute_engine_waiting_requests", replica="r-1") is None
-    shown.fleet.lost_sight_of("r-1")
-    assert shown.value("warmroute_engine_running_requests", replica="r-1") is None
-
-
 def test_a_removed_replica_leaves_every_label_set() -> None:
     shown = Shown()
     shown.fleet.add("r-2")
@@ -109,3 +75,49 @@ def test_counters_never_go_back() -> None:
         now = {f"{name}{labels}": value for name, labels, value in shown.samples() if name.endswith("_total")}
         assert all(now[key] >= value for key, value in before.items())
         before = now
+
+
+def test_the_share_that_is_cached_is_of_the_prompts_that_were_reported() -> None:
+    shown = Shown()
+    shown.collector.request_finished(record(usage=Usage(500, 464, 20, "stop")))
+    shown.collector.request_finished(record(usage=Usage(100, 0, 5, "stop")))
+    shown.collector.request_finished(record(usage=Usage(900, None, 5, "stop")))
+    shown.collector.request_finished(record(usage=Usage(700, 600, 5, "stop"), status=400))
+    labels = {"replica": "r-1", "model": "m"}
+    assert shown.value("warmroute_reported_prompt_tokens_total", **labels) == 600
+    assert shown.value("warmroute_engine_cached_tokens_total", **labels) == 464
+    assert shown.value("warmroute_prompt_tokens_total", **labels) == 1_500
+
+
+def test_a_belief_that_is_off_counts_above_and_below() -> None:
+    shown = Shown()
+    for cached in (464, 480, 500, None):
+        shown.collector.request_finished(record(usage=Usage(500, cached), model=f"m-{cached}"))
+    assert shown.values("warmroute_mirror_error_tokens_total", "replica") == {"r-1": 16 + 0 + 20}
+
+
+def test_what_is_saved_is_at_the_rate_of_its_time_and_as_reported_where_it_is() -> None:
+    shown = Shown()
+    shown.fleet["r-1"].rate.assume(1_000.0)
+    shown.collector.request_finished(record(usage=Usage(500, 400)))
+    shown.fleet["r-1"].rate.assume(100.0)
+    shown.collector.request_finished(record(usage=Usage(), decision=decision(matched_tokens=30)))
+    saved = shown.value("warmroute_saved_prefill_seconds_total", replica="r-1")
+    assert saved is not None
+    assert abs(saved - 0.7) < 1e-9
+
+
+def test_the_last_answer_of_a_replica_that_left_has_its_tokens_counted() -> None:
+    shown = Shown()
+    shown.collector.request_finished(record(decision=decision("r-left")))
+    shown.collector.attempt_failed("r-left", OutcomeKind.DIED)
+    assert shown.value("warmroute_reported_prompt_tokens_total", replica=GONE) == 500
+    assert shown.value("warmroute_mirror_error_tokens_total", replica=GONE) == 16
+    assert shown.value("warmroute_saved_prefill_seconds_total", replica=GONE) == 0, "its rate is not known any more"
+    assert shown.value("warmroute_attempt_failures_total", replica=GONE) == 1
+
+
+def test_what_the_router_itself_answered_has_no_tokens_and_no_times() -> None:
+    shown = Shown()
+    shown.collector.request_finished(record(decision=None, outcome=None, status=404, error="model_not_found"))
+    assert {name for name, labels, _ in shown.samples() if labels.get("replica") == ""} == {"warmroute_requests_total"}

@@ -1,0 +1,1 @@
+"""Makes the dashboards in ../dashboards: `python -m deploy.grafana.generate`."""

@@ -1,0 +1,1 @@
+"""What happened in the last minutes, hour and day, as counts in steps of time."""
