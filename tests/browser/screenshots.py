@@ -6,12 +6,14 @@ Run it as `python -m tests.browser.screenshots [SECONDS] [DIRECTORY]`.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 from playwright.async_api import Browser, Page, async_playwright
@@ -20,6 +22,7 @@ from router.app.demo.processes import RouterUrls, router, simulated_fleet
 from router.sim.types import EngineConfig
 from router.sim.workload import ChatSession, ChatTurn, ChatWorkload
 from tests.browser.chromium import ARGUMENTS, executable
+from tests.rig.client import CHAT, Client, request
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 REPLICAS = 4
@@ -128,36 +131,42 @@ async def longest(admin: str, page: Page) -> int:
     return max(range(len(shown)), key=lambda at: turns.get(shown[at], 0) if turns.get(shown[at], 0) <= 7 else 0)
 
 
-async def chat(url: str, seconds: float) -> None:
+async def chat(port: int, seconds: float) -> None:
     """Have all sessions talk, each when it is its time."""
-    unlimited = httpx.Limits(max_connections=None)
-    async with (
-        httpx.AsyncClient(base_url=url, timeout=60, limits=unlimited, trust_env=False) as client,
-        asyncio.TaskGroup() as all_of_them,
-    ):
+    async with asyncio.TaskGroup() as all_of_them:
         for number, session in enumerate(sessions(seconds)):
-            all_of_them.create_task(converse(client, session, MODELS[number % len(MODELS)]))
+            all_of_them.create_task(converse(port, session, MODELS[number % len(MODELS)]))
 
 
-async def converse(client: httpx.AsyncClient, session: Any, model: str) -> None:
+async def converse(port: int, session: Any, model: str) -> None:
     await asyncio.sleep(session.starts_s / TIME_SCALE)
+    client = await Client.open(port)
     turn = session.next_turn()
     while turn is not None:
         await asyncio.sleep(turn.think_s / TIME_SCALE)
         said = {"model": model, "messages": turn.messages, "max_tokens": turn.max_tokens, "ignore_eos": True}
-        async with client.stream("POST", "/v1/chat/completions", json=said | STREAMED) as answer:
-            lines = [line[6:] async for line in answer.aiter_lines() if line.startswith("data: {")]
-        parts = [choice["delta"].get("content") or "" for line in lines for choice in json.loads(line)["choices"]]
-        turn = session.next_turn("".join(parts))
+        answer = await client.ask(request(CHAT, said | STREAMED))
+        events = [event for event in answer.events() if event != "[DONE]"]
+        text = "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
+        turn = session.next_turn(text)
+    client.leave()
 
 
-async def run(urls: RouterUrls, seconds: float, directory: Path) -> None:
+def chat_apart(port: int, seconds: float) -> None:
+    """The chats' own process: the pictures are not to wait for them."""
+    asyncio.run(chat(port, seconds))
+
+
+def look_at(urls: RouterUrls, seconds: float, directory: Path) -> None:
     """Chat, and look while the chats go on."""
-    chats = asyncio.ensure_future(chat(urls.clients, 2 * seconds))
-    await asyncio.sleep(seconds)
-    await pictures(urls.admin.rstrip("/") + "/", directory)
-    chats.cancel()
-    await asyncio.gather(chats, return_exceptions=True)
+    chats = get_context("spawn").Process(target=chat_apart, args=(urlsplit(urls.clients).port, 3 * seconds))
+    chats.start()
+    try:
+        time.sleep(seconds)
+        asyncio.run(pictures(urls.admin.rstrip("/") + "/", directory))
+    finally:
+        chats.kill()
+        chats.join()
 
 
 def main(seconds: float = 100.0, directory: Path = IMAGES) -> None:
@@ -166,7 +175,7 @@ def main(seconds: float = 100.0, directory: Path = IMAGES) -> None:
     fleet += [part for model in dict.fromkeys(MODELS) for part in ("--model", model)]
     rate = ["--prefill-tokens-per-s", str(EngineConfig().prefill_tokens_per_s * TIME_SCALE)]
     with simulated_fleet(REPLICAS, fleet) as urls, router(urls, ["--port", "0", "--admin-port", "0", *rate]) as running:
-        asyncio.run(run(running, seconds, directory))
+        look_at(running, seconds, directory)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from router.app.admin.errors import ErrorAnswer, refusal, refuse_in_openai_form
 from router.app.admin.events import add_event_route
 from router.app.admin.exposition import add_metrics_route
 from router.app.admin.guard import AdminGuard
+from router.app.admin.pieces import encoded, json_answer
 from router.app.admin.reloading import add_reload_route
 from router.app.admin.replicas import add_replica_routes
 from router.app.admin.seeing import add_seeing_routes
@@ -58,10 +59,10 @@ def admin_app(house: House) -> FastAPI:
             **describe_sharing(house),
         }
 
-    @app.get("/api/decisions")
-    async def decisions(limit: Annotated[int, Query(ge=1, le=KEPT)] = KEPT) -> list[dict[str, Any]]:
+    @app.get("/api/decisions", response_class=JSONResponse)
+    async def decisions(limit: Annotated[int, Query(ge=1, le=KEPT)] = KEPT) -> Response:
         """The last decisions, newest first, each with its score table."""
-        return [describe_record(record) for record in house.decisions.latest(limit)]
+        return json_answer(await encoded(house.decisions.latest(limit), describe_record))
 
     refusals: dict[int | str, dict[str, Any]] = {
         400: {"model": ErrorAnswer, "description": "Not JSON"},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from itertools import islice
 from operator import attrgetter
 from typing import Annotated, Any, Literal
@@ -16,18 +14,11 @@ from router.adapters.history.columns import Columns
 from router.adapters.history.sessions import MAX_MISSES, MAX_SESSIONS, Session, Turn
 from router.app.admin.errors import ErrorAnswer, refusal
 from router.app.admin.overview import overview
+from router.app.admin.pieces import encoded, json_answer
 from router.app.house import House
-
-TURNS_AT_ONCE = 50
-"""Encoded between two looks at what else is to be done: a millisecond or two with 32 replicas."""
 
 _JSON: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}}}}
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer, "description": "There is no such session"}}
-
-
-def json_answer(shown: object) -> Response:
-    """Return plain values as JSON, without the detour through a model that FastAPI would take."""
-    return Response(msgspec.json.encode(shown), media_type="application/json", headers={"cache-control": "no-store"})
 
 
 def add_seeing_routes(app: FastAPI, house: House) -> None:
@@ -63,13 +54,13 @@ def add_seeing_routes(app: FastAPI, house: House) -> None:
         found = house.sessions.get(ident)
         if found is None:
             return refusal(404, f"there is no session {ident}")
-        turns = await _encoded(found.turns)
+        turns = await encoded(found.turns, _shown)
         return json_answer({"session": ident, "model": found.turns[-1].model, "turns": turns})
 
     @app.get("/api/misses", responses=_JSON, response_class=JSONResponse)
     async def misses(limit: Annotated[int, Query(ge=1, le=MAX_MISSES)] = 100) -> Response:
         """The last turns that lost tokens, newest first, each with its score table."""
-        return json_answer(await _encoded(house.sessions.misses(limit)))
+        return json_answer(await encoded(house.sessions.misses(limit), _shown))
 
 
 def describe_session(ident: str, session: Session) -> dict[str, Any]:
@@ -88,13 +79,7 @@ def describe_session(ident: str, session: Session) -> dict[str, Any]:
     }
 
 
-async def _encoded(turns: Iterable[Turn]) -> list[msgspec.Raw]:
-    """Encode turns, each with its score table, best first."""
-    encoded = []
-    for number, turn in enumerate(list(turns), 1):
-        scores = sorted(turn.scores, key=attrgetter("total_s"))
-        shown = msgspec.structs.replace(turn, at_s=round(turn.at_s, 3), scores=scores)
-        encoded.append(msgspec.Raw(msgspec.json.encode(shown)))
-        if number % TURNS_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return encoded
+def _shown(turn: Turn) -> Turn:
+    """Return a turn with its score table best first."""
+    scores = sorted(turn.scores, key=attrgetter("total_s"))
+    return msgspec.structs.replace(turn, at_s=round(turn.at_s, 3), scores=scores)

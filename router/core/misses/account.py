@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+
+import msgspec
 
 from router.core.fleet import Fleet
 from router.core.health import State
@@ -29,7 +30,7 @@ _MOVED = {
 _CUT_SHORT = frozenset({OutcomeKind.CLIENT_LEFT, OutcomeKind.DIED})
 
 
-class _History(NamedTuple):
+class _History(msgspec.Struct, frozen=True, gc=False):
     """What could have been cached of a prompt; tokens, in whole blocks."""
 
     tokens: int

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
+import struct
+from collections.abc import Callable
 
 import msgspec
 import xxhash
 
 from router.core.bounded import BoundedMap
-from router.core.misses.parts import NUMBERS, OPERATORS, Packed
+from router.core.misses.parts import OPERATORS, PART_BYTES, Packed
 
 CERTAIN_BYTES = 64
 """A message of this size, or two that follow each other, at the end of a turn name a session. "Yes, please" does not.
@@ -21,6 +22,7 @@ OPEN_BITS = 0x3C6E_F372_FE94_F82B
 
 _NUMBER_MASK, _TOKENS_MASK = (1 << 16) - 1, (1 << 24) - 1
 _hash = xxhash.xxh3_64_intdigest
+_part_at: Callable[[Packed, int], tuple[int, ...]] = struct.Struct("=3Q").unpack_from
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +38,11 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 def pack(session: int, tokens: int = 0, number: int = 0, reported: bool = False) -> int:
     """Return a link as one number."""
     return session << 41 | reported << 40 | min(tokens, _TOKENS_MASK) << 16 | min(number, _NUMBER_MASK)
+
+
+def session_of(packed: int) -> int:
+    """Return the session of a packed link."""
+    return packed >> 41
 
 
 def unpack(packed: int) -> Link:
@@ -55,16 +62,15 @@ def tail_key(packed: Packed, place: int) -> int | None:
 
     A negative place counts from the end.
     """
-    numbers = memoryview(packed).cast("Q")
-    at = place * NUMBERS
-    exact, size = numbers[at], numbers[at + 2]
+    at = place * PART_BYTES if place >= 0 else len(packed) + place * PART_BYTES
+    exact, _, size = _part_at(packed, at)
     if size & 0xFF in OPERATORS:
         return None
     if size >> 8 >= CERTAIN_BYTES:
         return exact ^ _TAIL_BITS
-    if place in (0, -len(numbers) // NUMBERS):
+    if not at:
         return None
-    exact_before, size_before = numbers[at - NUMBERS], numbers[at - 1]
+    exact_before, _, size_before = _part_at(packed, at - PART_BYTES)
     if size_before & 0xFF in OPERATORS or (size >> 8) + (size_before >> 8) < CERTAIN_BYTES:
         return None
-    return _hash(array("Q", (exact_before, exact)), _TAIL_BITS)
+    return _hash(struct.pack("=2Q", exact_before, exact), _TAIL_BITS)

@@ -61,7 +61,7 @@ NUMBERS = 3
 
 PART_BYTES = 8 * NUMBERS
 
-_TOOLS, _MEDIA = CODES[b"tools"], CODES[MEDIA]
+_TOOLS, _LAST_OPERATOR, _MEDIA = CODES[b"tools"], max(OPERATORS), CODES[MEDIA]
 _MASK = 0xFFFF_FFFF
 _SPACING = bytes(string.whitespace + string.punctuation, "ascii")
 _VARYING = b"0123456789abcdefABCDEF"
@@ -109,13 +109,14 @@ def hash_parts(parts: Sequence[Part], known: Callable[[int], int | None]) -> Pac
     for _, tag, content, _ in parts:
         code = CODES.get(tag, OTHER)
         digest, size = _hash(content, code if code < OTHER else _hash(tag)), len(content)
-        if code in OPERATORS:
+        if code > _LAST_OPERATOR:
+            if code == _MEDIA:
+                packed += (digest, 0, MEDIA_BYTES << 8 | code)
+            else:
+                packed += (digest, _sketch_text(content), size << 8 | code)
+        else:
             sketches = known(digest)
             packed += (digest, sketch(code, content) if sketches is None else sketches, size << 8 | code)
-        elif code == _MEDIA:
-            packed += (digest, 0, MEDIA_BYTES << 8 | code)
-        else:
-            packed += (digest, _sketch_text(content), size << 8 | code)
     return array("Q", packed).tobytes()
 
 
@@ -135,7 +136,7 @@ def _sketch_text(content: bytes | memoryview, dated: bool = False) -> int:
     rest = 0
     if len(content) > SKETCHED_BYTES:
         content, rest = content[:SKETCHED_BYTES], _hash(content[SKETCHED_BYTES:])
-    words = bytes(content).translate(None, _SPACING)
+    words = (content if isinstance(content, bytes) else bytes(content)).translate(None, _SPACING)
     plain = (_undated(words) if dated else words).translate(None, _VARYING)
     upper = (_hash(words, rest) & _MASK) << 32
     if len(plain) < LEAST_PLAIN_BYTES or len(plain) < len(words) * LEAST_PLAIN_RATIO:

@@ -16,14 +16,13 @@ from router.core.misses.change import (
     scope_changed,
     sketch_keys,
 )
-from router.core.misses.links import HINT_BITS, OPEN_BITS, Link, pack, peek, tail_key, unpack
+from router.core.misses.links import HINT_BITS, OPEN_BITS, Link, pack, peek, session_of, tail_key, unpack
 from router.core.misses.parts import (
     ANSWERS,
     OPERATORS,
     PREVIOUS,
     Packed,
     codes_of,
-    count_of,
     hash_parts,
     hashes_of,
     sizes_of,
@@ -108,18 +107,18 @@ class Sessions:
     def _origin_of_messages(
         self, request: RoutingRequest, prompt: Prompt, parts: list[Part], ends: TurnEnds
     ) -> tuple[Origin, Packed]:
-        count, position, link = self._last_end(prompt, parts)
-        before = None if link is None else self._turns.get(link.session)
-        if link is not None and before is not None and before.ends(prompt, position, count):
-            return next_of(link.session, before, again=count == len(parts)), self._extended(before.parts, parts)
+        count, position, packed = self._last_end(prompt, parts)
+        if packed is not None:
+            session = session_of(packed)
+            before = self._turns.get(session)
+            if before is not None and before.ends(prompt, position, count):
+                if count == len(parts):
+                    return next_of(session, before, again=True), before.parts
+                return next_of(session, before), before.parts + hash_parts(parts[count:], self._sketches_of)
         asked = _Asked(request, prompt, parts, hash_parts(parts, self._sketches_of))
-        return self._origin_elsewhere(asked, count, position, link, ends), asked.packed
+        return self._origin_elsewhere(asked, count, None if packed is None else unpack(packed), ends), asked.packed
 
-    def _extended(self, before: Packed, parts: list[Part]) -> Packed:
-        count = count_of(before)
-        return before if count == len(parts) else before + hash_parts(parts[count:], self._sketches_of)
-
-    def _origin_elsewhere(self, asked: _Asked, count: int, position: int, link: Link | None, ends: TurnEnds) -> Origin:
+    def _origin_elsewhere(self, asked: _Asked, count: int, link: Link | None, ends: TurnEnds) -> Origin:
         """Find what a prompt goes on from that is no plain continuation of a session's last turn."""
         answered = self._last_answered(asked, count, ends)
         if answered is not None:
@@ -129,8 +128,8 @@ class Sessions:
             origin = self._branch(asked, link, again=count == len(asked.parts))
         return origin or self._by_hint(asked) or self._first(asked)
 
-    def _last_end(self, prompt: Prompt, parts: list[Part]) -> tuple[int, int, Link | None]:
-        """Find the last turn that ended within a prompt: parts and blocks up to there, and its session."""
+    def _last_end(self, prompt: Prompt, parts: list[Part]) -> tuple[int, int, int | None]:
+        """Find the last turn that ended within a prompt: parts and blocks up to there, and its packed link."""
         hashes, opening, last = prompt.hashes, prompt.opening_blocks, -1
         older, newer = self._links.halves()
         for count in range(len(parts), max(0, len(parts) - RECENT), -1):
@@ -141,7 +140,7 @@ class Sessions:
                 key = hashes[position - 1]
                 packed = newer.get(key) or older.get(key)
                 if packed is not None:
-                    return count, position, unpack(packed)
+                    return count, position, packed
                 last = position
         return 0, 0, None
 
@@ -165,7 +164,7 @@ class Sessions:
             key = tail_key(asked.packed, place)
             packed = None if key is None else peek(self._links, key)
             if packed is not None:
-                session = unpack(packed).session
+                session = session_of(packed)
                 before = self._turns.get(session)
                 if before is not None and tail_key(before.parts, -1) == key:
                     return self._changed(session, before, asked)
@@ -190,7 +189,7 @@ class Sessions:
         if request.session is None or not request.session_is_explicit:
             return None
         packed = peek(self._links, request.session ^ HINT_BITS)
-        session = 0 if packed is None else unpack(packed).session
+        session = 0 if packed is None else session_of(packed)
         before = self._turns.get(session)
         if before is None or _own(before.parts).isdisjoint(_own(asked.packed)):
             return None
@@ -263,7 +262,9 @@ class Sessions:
         turns = self._turns
         replaced = turns.pop(session, None)
         turns[session] = turn
-        self._turns_bytes += turn.size_bytes - (0 if replaced is None else replaced.size_bytes)
+        self._turns_bytes += turn.size_bytes
+        if replaced is not None:
+            self._turns_bytes -= replaced.size_bytes
         while self._turns_bytes > self._limit_bytes:
             self._turns_bytes -= turns.popitem(last=False)[1].size_bytes
 

@@ -86,6 +86,6 @@ class Recognised(msgspec.Struct, frozen=True, gc=False):
         return None if before is None else max(0.0, self.arrived_s - before.end_s)
 
 
-def next_of(session: int, before: Turn, again: bool) -> Origin:
+def next_of(session: int, before: Turn, again: bool = False) -> Origin:
     """Go on from a session's last turn, or ask for it `again`."""
     return Origin(session, before.number + (not again), before, before.prompt_tokens, before.reported)

@@ -42,6 +42,9 @@ export function seconds(value) {
   return pair(value, 86_400, 'd', 3600, 'h');
 }
 
+/** Beside an axis: "100 s", not "1 min 40 s". @param {number} value */
+export const axisSeconds = (value) => (value < 60 ? seconds(value) : `${value}${GAP}s`);
+
 /** @param {number} value @param {number} large @param {string} unit @param {number} small @param {string} rest */
 function pair(value, large, unit, small, rest) {
   const all = Math.round(value / small);

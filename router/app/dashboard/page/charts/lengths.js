@@ -1,7 +1,7 @@
 /** Warm against cold for each range of prompt lengths: from the median up to the 95th percentile. */
 
 import { s } from '../dom.js';
-import { count, seconds } from '../format.js';
+import { axisSeconds, count, seconds } from '../format.js';
 import { sayNothing, valueAxis } from './axes.js';
 import { logarithmic } from './scale.js';
 
@@ -25,7 +25,7 @@ export function drawLengths(plot, rows) {
   const known = rows.flatMap((row) => KINDS.flatMap((kind) => [row[kind].p50_s, row[kind].p95_s]));
   const values = /** @type {number[]} */ (known.filter((value) => value !== null));
   const scale = logarithmic(values, plot.bottom, plot.top);
-  valueAxis(plot, scale, seconds);
+  valueAxis(plot, scale, axisSeconds);
   if (!values.length) sayNothing(plot, 'No streamed answers in this window');
   const width = (plot.right - plot.left) / Math.max(1, rows.length);
   const placeOf = (/** @type {number} */ index) => plot.left + (index + 0.5) * width;

@@ -15,7 +15,8 @@ import { linear, logarithmic } from './scale.js';
  *
  * @typedef {{start_s: number, step_s: number, lines: Line[]}} LineData
  *
- * @typedef {{log?: boolean, largest?: number, format: (value: number | null) => string, nothing: string}} LineStyle
+ * @typedef {{log?: boolean, largest?: number, format: (value: number | null) => string, nothing: string,
+ *   axis?: (value: number) => string}} LineStyle
  */
 
 /** @param {LineData} data */
@@ -30,7 +31,7 @@ export const drawLines = (style) => (plot, data) => {
   const scale = style.log
     ? logarithmic(known, plot.bottom, plot.top)
     : linear(style.largest ?? Math.max(0, ...known), plot.bottom, plot.top);
-  valueAxis(plot, scale, style.format);
+  valueAxis(plot, scale, style.axis ?? style.format);
   const steps = stepCount(data);
   const place = timeAxis(plot, data.start_s, data.start_s + steps * data.step_s);
   const placeOf = (/** @type {number} */ index) => place(timeOf(data, index));

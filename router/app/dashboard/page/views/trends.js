@@ -6,7 +6,7 @@ import { describeLines, drawLines, lineLegend, lineTable } from '../charts/lines
 import { ageSentence, binName, describeReturns, drawReturns, returnLegend, returnSentence, returnTable } from '../charts/returns.js';
 import { describeStacks, drawStacks, stackLegend, stackTable, stepName } from '../charts/stacks.js';
 import { h, setText } from '../dom.js';
-import { amount, count, percent, seconds } from '../format.js';
+import { amount, axisSeconds, count, percent, seconds } from '../format.js';
 import { CAUSES, REASONS, causeTitle } from '../words.js';
 import { replicaLabel } from './names.js';
 
@@ -46,7 +46,7 @@ function stackChart(title, style, note) {
 export function createTrends(section) {
   const ratio = lineChart('Share of prompt tokens from cache', { largest: 1, format: percent, nothing: 'No prompts in this window' });
   const reasons = stackChart('Decisions by reason', { format: count, nothing: 'No decisions in this window' });
-  const ttft = lineChart('Time to first token', { log: true, format: seconds, nothing: 'No streamed answers in this window' });
+  const ttft = lineChart('Time to first token', { log: true, format: seconds, axis: axisSeconds, nothing: 'No streamed answers in this window' });
   const causes = stackChart('Tokens lost, by cause', { format: amount, nothing: 'Nothing was lost in this window' });
   const lengths = new Chart({
     title: 'Time to first token by prompt length',
