@@ -11,7 +11,7 @@ from router.app.admin.describe import describe_decision
 from router.core.fleet import Fleet
 from router.core.health import BUSY_HOLD_S, MAX_BUSY_HOLD_S
 from router.core.misses.links import CERTAIN_BYTES
-from router.core.misses.sessions import SESSIONS_BYTES
+from router.core.misses.sessions import MOST_PARTS, SESSIONS_BYTES
 from router.core.misses.types import Cause, Change, TurnAccount
 from router.core.prompt import BLOCK_BYTES
 from router.core.replica import BUSY_S
@@ -50,6 +50,7 @@ def test_the_members_of_an_account_are_documented() -> None:
     assert {code(row[1]) for row in rows} == flat
     assert f"{SESSIONS_BYTES >> 20} MiB" in section(CURES, "Read the account")
     assert f"{CERTAIN_BYTES} bytes" in section(CURES, "What is not seen")
+    assert f"{MOST_PARTS:,} messages" in section(CURES, "What is not seen")
 
 
 def test_every_outcome_is_documented_with_what_it_does_to_the_replica() -> None:

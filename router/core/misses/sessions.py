@@ -40,6 +40,9 @@ SESSIONS_BYTES = 16 << 20
 SHAPES = frozenset({"chat", "completions", "responses", "messages"})
 """What has turns."""
 
+MOST_PARTS = 4_096
+"""Messages above which a prompt has no account: to hash more, at 1.5 microseconds each, would hold up streams."""
+
 RECENT = 64
 """Places looked at for the end of an earlier turn, the latest first: a client that went back further began anew."""
 
@@ -81,7 +84,7 @@ class Sessions:
     # Recognition, which changes nothing
 
     def recognise(self, request: RoutingRequest, ends: TurnEnds, now: float) -> Recognised | None:
-        """Find a request's session; None where it has none, or what it goes on from is stored in an engine.
+        """Find a request's session; None where it has none: no key, no turns, too long, or its history in an engine.
 
         `ends`: the turns that this router knows to be answered, whoever served them. Hashes the prompt's parts and lets
         go of them.
@@ -91,7 +94,9 @@ class Sessions:
             return None
         parts = prompt.parts.copy()
         prompt.parts.clear()
-        if request.shape not in SHAPES or (request.shape == "responses" and any(part[1] == PREVIOUS for part in parts)):
+        if request.shape not in SHAPES or len(parts) > MOST_PARTS:
+            return None
+        if request.shape == "responses" and any(part[1] == PREVIOUS for part in parts):
             return None
         leaf, text, end, packed = prompt.hashes[-1], prompt.open_text, None, b""
         if text is None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from router.core.misses.links import CERTAIN_BYTES
-from router.core.misses.sessions import RECENT, Sessions
+from router.core.misses.sessions import MOST_PARTS, RECENT, Sessions
 from router.core.misses.types import Cause
 from router.core.types import RoutingRequest
 from tests.core.misses.turns import SYSTEM, TOOLS, Memory, Said, answer, asks, chat, completes, question, tokens_of
@@ -52,12 +52,13 @@ def test_recognition_alone_changes_nothing_and_lets_go_of_the_text() -> None:
     assert memory.sessions.size_bytes == size
 
 
-def test_there_is_no_session_without_a_key_for_other_shapes_or_for_a_history_that_is_stored() -> None:
+def test_some_requests_have_no_session() -> None:
     memory = Memory()
     for request in (
         RoutingRequest("m", "chat", None, 10),
         asks(chat(2), shape="embeddings"),
         asks([("previous", "resp_1"), *chat(2)], shape="responses"),
+        asks([("user", "Yes.")] * (MOST_PARTS + 1)),
     ):
         assert memory.sessions.recognise(request, memory.ends, 0.0) is None
         assert request.prompt is None or request.prompt.parts == []

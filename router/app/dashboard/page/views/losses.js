@@ -23,7 +23,7 @@ export function createLosses(section) {
       const all = state.overview.windows[state.window];
       setFigure(lost, all.lost_tokens, amount);
       const part = all.prompt_tokens ? all.lost_tokens / all.prompt_tokens : null;
-      setText(share, ` tokens (${percent(part)}) were computed again that could have been cached`);
+      setText(share, ` tokens (${percent(part)}) were computed again needlessly`);
       const causes = all.causes.filter((loss) => loss.tokens > 0);
       show(none, causes.length === 0);
       show(head, causes.length > 0);
