@@ -12,9 +12,12 @@ import xxhash
 from router.core.prompt import MEDIA, MEDIA_BYTES, OPERATOR
 from router.core.types import Part
 
-SKETCHED_BYTES = 1 << 16
-"""A part is sketched up to here, at about 1 ns a byte and sketch; what follows is hashed as it stands. So a long part
-that differs in more than its head may look changed, but never the other way round."""
+SKETCHED_BYTES = 1 << 13
+"""A message is sketched up to here, at about 1 ns a byte for both sketches; what follows is hashed as it stands. So a
+long one that differs in more than its head may look changed, but never the other way round."""
+
+SKETCHED_OPENING_BYTES = 1 << 16
+"""The same of what the operator says, which is sketched once and not for every request."""
 
 SKETCHED_TOOLS_BYTES = 1 << 18
 """A list of tools above this size is sketched as a text: 250 kB of tools are taken apart in under a millisecond."""
@@ -133,9 +136,9 @@ def sketch(code: int, content: bytes | memoryview) -> int:
 
 
 def _sketch_text(content: bytes | memoryview, dated: bool = False) -> int:
-    rest = 0
-    if len(content) > SKETCHED_BYTES:
-        content, rest = content[:SKETCHED_BYTES], _hash(content[SKETCHED_BYTES:])
+    limit, rest = SKETCHED_OPENING_BYTES if dated else SKETCHED_BYTES, 0
+    if len(content) > limit:
+        content, rest = content[:limit], _hash(content[limit:])
     words = (content if isinstance(content, bytes) else bytes(content)).translate(None, _SPACING)
     plain = (_undated(words) if dated else words).translate(None, _VARYING)
     upper = (_hash(words, rest) & _MASK) << 32
