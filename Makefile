@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live bench-index bench-holding bench-overload bench-shared hostile dashboards clean
+.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live bench-index bench-holding bench-overload bench-shared hostile screenshots dashboards clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -62,6 +62,9 @@ bench-shared: $(STAMP) ## what routers share through Redis: hit rate, added late
 
 hostile: $(STAMP) ## 10,000 malformed requests to a router with simulated replicas, and what came of them
 	@$(BIN)/python -m tests.rig.hostile $(ARGS)
+
+screenshots: $(STAMP) ## pictures of the dashboard for the docs (needs Chromium)
+	@$(BIN)/python -m tests.browser.screenshots $(ARGS)
 
 dashboards: $(STAMP) ## make deploy/grafana/dashboards anew
 	@$(BIN)/python -m deploy.grafana.generate

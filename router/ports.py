@@ -54,6 +54,8 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     ttft_s: float | None
     """To the first byte of the answer's body that carries content."""
     total_s: float
+    ended_s: float
+    """When it was over, by the router's monotonic clock."""
     turn: TurnAccount | None
     """What became of its history; None where there is no prompt of a block's length, or no answer."""
     error: str | None

@@ -136,6 +136,7 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         decode_s=after.decode_s,
         ttft_s=None if first is None else first - ended.started_s,
         total_s=now - ended.started_s,
+        ended_s=now,
         turn=_turn(ended, outcome),
         error=None if ended.error is None else ended.error.code,
     )

@@ -37,6 +37,7 @@ def record(**fields: Any) -> RequestRecord:
         "decode_s": 1.25,
         "ttft_s": 0.25,
         "total_s": 1.5,
+        "ended_s": 1_000.0,
         "turn": None,
         "error": None,
     }

@@ -206,6 +206,7 @@ async def test_decisions_are_kept_with_their_score_tables_newest_first(stage: St
     assert decision["scores"][0]["replica"] == decision["replica"]
     assert [score["replica"] for score in decision["scores"][1:]] == decision["alternates"]
     assert abs(decision["matched_tokens"] - record["usage"]["cached_tokens"]) <= 16
+    assert listed[1]["at_s"] + listed[1]["total_s"] <= record["at_s"] + 0.001  # one was sent after the other's answer
     assert [entry["request_id"] for entry in await decisions(router, limit=1)] == ["second"]
 
 

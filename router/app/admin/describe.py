@@ -99,7 +99,8 @@ def describe_decision(decision: Decision) -> dict[str, Any]:
 
 
 def describe_record(record: RequestRecord) -> dict[str, Any]:
-    """Describe a finished request with its decision."""
+    """Describe a finished request with its decision. `at_s`: the Unix time of its arrival."""
     flat: dict[str, Any] = msgspec.to_builtins(record)
+    flat["at_s"] = round(flat.pop("ended_s") - record.total_s + _UNIX_S, 3)
     flat["decision"] = None if record.decision is None else describe_decision(record.decision)
     return flat

@@ -71,7 +71,6 @@ function draw() {
 
 const asked_ms = { history: -Infinity, lists: -Infinity };
 let stale = true; // whether anything happened since the lists were read
-let told_ms = 0; // when the last overview came
 let epoch = 0; // answers to questions of an earlier window or connection are dropped
 
 async function readHistory() {
@@ -109,22 +108,18 @@ function readWhatIsOld() {
   if (stale && now - asked_ms.lists >= LISTS_EVERY_MS) quietly(readLists());
 }
 
-/** The router's time, in seconds: its clock and the browser's may differ. */
-const routersClock = () => (state.overview === null ? null : state.overview.now_s + (performance.now() - told_ms) / 1000);
-
 /** @param {string} event @param {any} data */
 function heard(event, data) {
   if (event === 'overview') {
     const first = state.overview === null;
     state.setOverview(data);
-    told_ms = performance.now();
     status.about(data);
     status.live();
     show('overview');
     if (first) document.body.classList.add('ready');
     readWhatIsOld();
   } else if (event === 'decision') {
-    state.addDecision(data, routersClock());
+    state.addDecision(data);
     stale = true;
     show('decisions');
     if (data.turn) quietly(session.heard(data.turn.session));

@@ -44,9 +44,9 @@ export class State {
     this.decisions = [...newer, ...listed].slice(0, KEPT_DECISIONS);
   }
 
-  /** @param {import('./types.js').Decided} row @param {number | null} now_s For a row that does not tell its time. */
-  addDecision(row, now_s) {
-    const added = { at_s: now_s, ...withKey(row), live: true };
+  /** @param {import('./types.js').Decided} row */
+  addDecision(row) {
+    const added = { ...withKey(row), live: true };
     this.heard += 1;
     if (this.decisions.slice(0, 100).some((each) => each.key === added.key)) return;
     this.decisions.unshift(added);

@@ -90,7 +90,7 @@
  * @property {string} model
  * @property {string} path
  * @property {number} status
- * @property {number} [at_s]
+ * @property {number} at_s
  * @property {number | null} ttft_s
  * @property {number} total_s
  * @property {{prompt_tokens: number | null, cached_tokens: number | null}} usage
