@@ -132,7 +132,7 @@ async def test_the_charts_tables(stage: Stage, viewer: Viewer) -> None:
     overview = await made.quiet()
     history = await made.get("/api/history?window=1h")
     await viewer.open(made.url)
-    await viewer.page.locator("figure.chart .legend b").first.wait_for(state="attached")
+    await viewer.charted()
     head, *rows = await table(viewer, "Decisions by reason")
     sums = {name: sum(int(row[at].replace(",", "")) for row in rows) for at, name in enumerate(head) if at}
     assert sums == {
@@ -158,7 +158,7 @@ async def test_each_chart_says_in_words_what_it_shows(stage: Stage, viewer: View
     made = await busy_scene(stage)
     await made.quiet()
     await viewer.open(made.url)
-    await viewer.page.locator("figure.chart .legend b").first.wait_for(state="attached")
+    await viewer.charted()
     charts = await viewer.page.get_by_role("img").all()
     named = [await chart.get_attribute("aria-label") or "" for chart in charts]
     assert len(named) == 6

@@ -49,6 +49,10 @@ class Viewer:
         await self.visit(url)
         await self.page.wait_for_selector("body.ready")
 
+    async def charted(self) -> None:
+        """Wait until the charts over time are drawn."""
+        await self.page.wait_for_selector("body[data-charted]")
+
     async def visit(self, url: str) -> None:
         parts = urlsplit(url)
         self.origin = f"{parts.scheme}://{parts.netloc}"

@@ -67,6 +67,8 @@ function draw() {
     if (wanted.some((topic) => topics.has(topic))) view.update(state, topics);
   }
   document.body.dataset.drawn = String(state.overview.now_s);
+  if (topics.has('history')) document.body.dataset.charted = state.window;
+  document.body.classList.add('ready');
 }
 
 const asked_ms = { history: -Infinity, lists: -Infinity };
@@ -111,12 +113,10 @@ function readWhatIsOld() {
 /** @param {string} event @param {any} data */
 function heard(event, data) {
   if (event === 'overview') {
-    const first = state.overview === null;
     state.setOverview(data);
     status.about(data);
     status.live();
     show('overview');
-    if (first) document.body.classList.add('ready');
     readWhatIsOld();
   } else if (event === 'decision') {
     state.addDecision(data);
