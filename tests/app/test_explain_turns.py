@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.app.dashboard.causes import words_of_causes
 from router.app.settings.sources import ConfigError
 from router.app.terminal.bodies import Body, read_bodies
-from router.app.terminal.cures import CURES
 from router.app.terminal.turns import Step, as_json, steps
 from router.core.misses.types import Cause
 from tests.app.test_explain import explain, refused, saved
@@ -121,7 +121,7 @@ async def test_each_change_is_told_with_its_cure(cause: Cause, tmp_path: Path) -
     assert (code, err) == (1, "")
     assert f"turn 2  loses {step.lost_tokens:,} of {step.history_tokens:,} tokens" in out
     assert f": {cause}\n" in "\n".join(line.rstrip() for line in out.splitlines())
-    assert f"cure     {CURES[cause]}" in out
+    assert f"cure     {words_of_causes()[cause].cure}" in out
 
 
 def test_a_changed_tool_list_loses_all_and_is_no_message() -> None:

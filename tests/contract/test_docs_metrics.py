@@ -46,7 +46,8 @@ def finished() -> RequestRecord:
         batch=False, client="c", status=200, outcome=OutcomeKind.DIED, decision=decision, source="local", attempts=1,
         usage=Usage(100, 64, 10, "stop"),
         overhead_s=0.001, queued_s=0.5, retried_s=0.0, connect_s=0.0, prefill_s=0.1, decode_s=0.399, ttft_s=0.601,
-        total_s=1.0, ended_s=10.0, turn=TurnAccount("s-1", 2, 30.0, 96, 64, 32, Cause.EVICTED, None), error="upstream_died",
+        total_s=1.0, ended_s=10.0, turn=TurnAccount("s-1", 2, 30.0, 96, 64, 32, Cause.EVICTED, None),
+        error="upstream_died",
     )  # fmt: skip
 
 

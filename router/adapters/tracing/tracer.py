@@ -142,7 +142,7 @@ class _Making:
     def span(self, part: Part, context: SpanContext, parent: SpanContext | None) -> ReadableSpan:
         """Make a span that has ended.
 
-        The SDK's own way, one that is started, filled and ended, takes over ten times as long (49 us with 12 attributes).
+        The SDK's own way, one that is started, filled and ended, takes 49 us with 12 attributes.
         """
         events = () if part.content_s is None else (Event(CONTENT_EVENT, None, self._unix_ns(part.content_s)),)
         return ReadableSpan(

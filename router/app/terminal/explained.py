@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from router.app.terminal.cures import CURES
+from router.app.dashboard.causes import words_of_causes
 from router.app.terminal.numbers import count, plain, seconds
 
 
@@ -114,8 +114,8 @@ def _turn(turn: Turn) -> list[tuple[str, str | Text]]:
         rows += [("cause", Text(plain(turn.cause), "bold yellow" if turn.lost_tokens else ""))]
     if turn.change is not None:
         rows += [("changed", _place(turn.change))]
-    cure = CURES.get(turn.cause or "")
-    return [*rows, ("cure", cure)] if cure else rows
+    words = words_of_causes().get(turn.cause or "")
+    return rows if words is None else [*rows, ("cure", words.cure)]
 
 
 def _history(turn: Turn) -> str:

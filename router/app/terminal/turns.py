@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from router.app.dashboard.causes import words_of_causes
 from router.app.settings.sources import ConfigError
 from router.app.terminal.bodies import Body
-from router.app.terminal.cures import CURES
 from router.app.terminal.explained import pairs
 from router.app.terminal.numbers import count, plain
 from router.core.latency import TokenSize
@@ -161,7 +161,7 @@ def _lost(step: Step, change: Difference) -> list[tuple[str, str | Text]]:
     return [
         ("kept", f"{messages}, {count(step.kept_tokens, 'token')}"),
         ("changed", Text.assemble(f"{where}: ", (change.cause, "bold"))),
-        ("cure", CURES[change.cause]),
+        ("cure", words_of_causes()[change.cause].cure),
     ]
 
 

@@ -2,7 +2,8 @@
 
 import { h, keyed, setAttribute, setText } from '../dom.js';
 import { amount, clock, count, plural, seconds, text } from '../format.js';
-import { CAUSES, REASONS, causeTitle } from '../words.js';
+import { CAUSES } from '../causes.js';
+import { REASONS, causeTitle } from '../words.js';
 import { causeBadge, reasonBadge, replicaLabel, sessionButton } from './names.js';
 
 /** @typedef {import('../types.js').Decided} Decided */

@@ -2,7 +2,8 @@
 
 import { figure, h, keyed, meter, setFigure, setMeter, setText, show } from '../dom.js';
 import { amount, count, percent, seconds } from '../format.js';
-import { CAUSES, causeTitle } from '../words.js';
+import { CAUSES } from '../causes.js';
+import { causeTitle } from '../words.js';
 
 const FIRST = 5; // what fits beside the first answer
 

@@ -3,7 +3,8 @@
 import { askJson } from '../api.js';
 import { h, s, setText, show } from '../dom.js';
 import { amount, clock, count, plural, seconds, text } from '../format.js';
-import { CAUSES, causeTitle, placeOfChange } from '../words.js';
+import { CAUSES } from '../causes.js';
+import { causeTitle, placeOfChange } from '../words.js';
 import { reasonBadge } from './names.js';
 import { scoreTable } from './scores.js';
 

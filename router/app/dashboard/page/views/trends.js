@@ -7,7 +7,8 @@ import { ageSentence, binName, describeReturns, drawReturns, returnLegend, retur
 import { describeStacks, drawStacks, stackLegend, stackTable, stepName } from '../charts/stacks.js';
 import { h, setText } from '../dom.js';
 import { amount, axisSeconds, count, percent, seconds } from '../format.js';
-import { CAUSES, REASONS, causeTitle } from '../words.js';
+import { CAUSES } from '../causes.js';
+import { REASONS, causeTitle } from '../words.js';
 import { replicaLabel } from './names.js';
 
 /** @typedef {import('../types.js').History} History */
