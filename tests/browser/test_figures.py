@@ -121,6 +121,7 @@ async def table(viewer: Viewer, title: str) -> list[list[str]]:
     """The rows of a chart's table, its head first."""
     chart = viewer.page.locator("figure.chart").filter(has=viewer.page.get_by_role("heading", name=title, exact=True))
     await chart.locator("summary").click()
+    await chart.locator("tr").first.wait_for(state="attached")  # it is filled when it is opened
     rows: list[list[str]] = await chart.locator("tr").evaluate_all(
         "all => all.map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
