@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from router.core.misses.parts import (
     CODES,
+    LAST_OPERATOR,
     OPERATORS,
     PART_BYTES,
     ROLES,
@@ -14,6 +15,7 @@ from router.core.misses.parts import (
     codes_of,
     count_of,
     hashes_of,
+    part_at,
     sizes_of,
     sketches_of,
 )
@@ -135,12 +137,14 @@ def opening_difference(new: Packed, parts: Sequence[Part], known: Known, sketche
 
     `known`: exact hash of an operator's part -> its sketches, None where it is new. `sketched`: see `sketch_keys`.
     """
-    codes, sizes = codes_of(new), sizes_of(new)
-    hashes, sketches = hashes_of(new), sketches_of(new)
-    for place in range(opening_of(codes)):
-        if known(hashes[place]) is None:
-            cause = _like_others(codes[place], sketches[place], sizes[place], sketched)
-            return None if cause is None else _at(cause, codes[place], parts[place], _ratio(new, place))
+    for place, part in enumerate(parts):
+        exact, sketches, size = part_at(new, place)
+        code = size & 0xFF
+        if code > LAST_OPERATOR:
+            return None
+        if known(exact) is None:
+            cause = _like_others(code, sketches, size >> 8, sketched)
+            return None if cause is None else _at(cause, code, part, _ratio(new, place))
     return None
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 import msgspec
 import xxhash
 
 from router.core.bounded import BoundedMap
-from router.core.misses.parts import OPERATORS, PART_BYTES, Packed
+from router.core.misses.parts import OPERATORS, Packed, count_of, part_at
 
 CERTAIN_BYTES = 64
 """A message of this size, or two that follow each other, at the end of a turn name a session. "Yes, please" does not.
@@ -22,7 +21,6 @@ OPEN_BITS = 0x3C6E_F372_FE94_F82B
 
 _NUMBER_MASK, _TOKENS_MASK = (1 << 16) - 1, (1 << 24) - 1
 _hash = xxhash.xxh3_64_intdigest
-_part_at: Callable[[Packed, int], tuple[int, ...]] = struct.Struct("=3Q").unpack_from
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -62,15 +60,14 @@ def tail_key(packed: Packed, place: int) -> int | None:
 
     A negative place counts from the end.
     """
-    at = place * PART_BYTES if place >= 0 else len(packed) + place * PART_BYTES
-    exact, _, size = _part_at(packed, at)
+    exact, _, size = part_at(packed, place)
     if size & 0xFF in OPERATORS:
         return None
     if size >> 8 >= CERTAIN_BYTES:
         return exact ^ _TAIL_BITS
-    if not at:
+    if not place or place == -count_of(packed):
         return None
-    exact_before, _, size_before = _part_at(packed, at - PART_BYTES)
+    exact_before, _, size_before = part_at(packed, place - 1)
     if size_before & 0xFF in OPERATORS or (size >> 8) + (size_before >> 8) < CERTAIN_BYTES:
         return None
     return _hash(struct.pack("=2Q", exact_before, exact), _TAIL_BITS)

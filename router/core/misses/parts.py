@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import struct
 from array import array
 from collections.abc import Callable, Sequence
 
@@ -12,7 +13,7 @@ import xxhash
 from router.core.prompt import MEDIA, MEDIA_BYTES, OPERATOR
 from router.core.types import Part
 
-SKETCHED_BYTES = 1 << 13
+SKETCHED_BYTES = 1 << 11
 """A message is sketched up to here, at about 1 ns a byte for both sketches; what follows is hashed as it stands. So a
 long one that differs in more than its head may look changed, but never the other way round."""
 
@@ -64,7 +65,10 @@ NUMBERS = 3
 
 PART_BYTES = 8 * NUMBERS
 
-_TOOLS, _LAST_OPERATOR, _MEDIA = CODES[b"tools"], max(OPERATORS), CODES[MEDIA]
+LAST_OPERATOR = max(OPERATORS)
+"""The operator's codes are the first ones."""
+
+_TOOLS, _MEDIA = CODES[b"tools"], CODES[MEDIA]
 _MASK = 0xFFFF_FFFF
 _SPACING = bytes(string.whitespace + string.punctuation, "ascii")
 _VARYING = b"0123456789abcdefABCDEF"
@@ -81,9 +85,17 @@ _hash = xxhash.xxh3_64_intdigest
 _decode_raws: Callable[[bytes], list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
+_numbers_at: Callable[[Packed, int], tuple[int, ...]] = struct.Struct(f"={NUMBERS}Q").unpack_from
+
+
 def count_of(packed: Packed) -> int:
     """Return how many parts there are."""
     return len(packed) // PART_BYTES
+
+
+def part_at(packed: Packed, place: int) -> tuple[int, ...]:
+    """Return the three numbers of one part. A negative place counts from the end."""
+    return _numbers_at(packed, place * PART_BYTES if place >= 0 else len(packed) + place * PART_BYTES)
 
 
 def hashes_of(packed: Packed) -> memoryview[int]:
@@ -112,7 +124,7 @@ def hash_parts(parts: Sequence[Part], known: Callable[[int], int | None]) -> Pac
     for _, tag, content, _ in parts:
         code = CODES.get(tag, OTHER)
         digest, size = _hash(content, code if code < OTHER else _hash(tag)), len(content)
-        if code > _LAST_OPERATOR:
+        if code > LAST_OPERATOR:
             if code == _MEDIA:
                 packed += (digest, 0, MEDIA_BYTES << 8 | code)
             else:

@@ -12,21 +12,21 @@ from router.core.misses.change import (
     common,
     difference,
     opening_difference,
-    opening_of,
     scope_changed,
     sketch_keys,
 )
 from router.core.misses.links import HINT_BITS, OPEN_BITS, Link, pack, peek, session_of, tail_key, unpack
 from router.core.misses.parts import (
     ANSWERS,
+    LAST_OPERATOR,
     OPERATORS,
     PREVIOUS,
     Packed,
     codes_of,
+    count_of,
     hash_parts,
     hashes_of,
-    sizes_of,
-    sketches_of,
+    part_at,
 )
 from router.core.misses.turn import Origin, Recognised, Turn, next_of
 from router.core.misses.types import Cause
@@ -274,11 +274,17 @@ class Sessions:
             self._turns_bytes -= turns.popitem(last=False)[1].size_bytes
 
     def _learn_opening(self, parts: Packed) -> None:
-        hashes, sketches, sizes, codes = hashes_of(parts), sketches_of(parts), sizes_of(parts), codes_of(parts)
-        for place in range(opening_of(codes)):
-            self._openings.put(hashes[place], sketches[place])
-            for key in sketch_keys(codes[place], sketches[place]):
-                self._openings.put(key, sizes[place])
+        get, put = self._openings.get, self._openings.put
+        for place in range(count_of(parts)):
+            exact, sketches, size = part_at(parts, place)
+            code = size & 0xFF
+            if code > LAST_OPERATOR:
+                return
+            words, plain = sketch_keys(code, sketches)
+            if get(exact) is None or get(words) is None or get(plain) is None:
+                put(exact, sketches)
+                put(words, size >> 8)
+                put(plain, size >> 8)
 
 
 def _own(parts: Packed) -> set[int]:
