@@ -29,6 +29,7 @@ def save(house: House) -> None:
     path = house.settings.state_file
     if path is None or house.remembered is not None:
         return  # what is in the file tells of replicas that have not been found again yet
+    house.plane.later.flush()
     try:
         _write(path, house.salt, take(house.fleet, house.plane.clock()), kept.take(house.history, house.sessions))
     except OSError as error:
@@ -66,6 +67,7 @@ class Keeper:
         if mark == self._written:
             return False
         snapshot = await _taken(self._house)
+        self._house.plane.later.flush()
         history = kept.take(self._house.history, self._house.sessions)
         try:
             await _to_its_end(asyncio.to_thread(_write, self._path, self._house.salt, snapshot, history))

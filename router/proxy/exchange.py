@@ -32,6 +32,7 @@ from router.proxy.plane import Plane
 from router.proxy.pool import Pool
 from router.proxy.relay import Write
 from router.proxy.reply import Reply
+from router.proxy.report import End
 from router.proxy.watch import look
 
 
@@ -84,17 +85,13 @@ class Exchange:
         """The present attempt's."""
         return None if self.attempt is None else self.attempt.ticket
 
-    @property
-    def sent_s(self) -> float | None:
-        """When the present attempt's request went out."""
-        return None if self.attempt is None else self.attempt.sent_s
-
-    def turn(self, usage: Usage) -> TurnAccount | None:
-        """Return the account of its turn; by an empty `usage` what is predicted."""
-        request, ticket = self.request, self.ticket
-        if request is None or ticket is None:
+    def turn(self, ticket: Ticket | None, usage: Usage) -> TurnAccount | None:
+        """Return the account of its turn on a replica; by an empty `usage` what is predicted."""
+        if self.recognised is None:
+            self.plane.later.flush()
+        if self.request is None or ticket is None:
             return None
-        return self.plane.account(self.recognised, request, ticket.decision, usage, self.excluded)
+        return self.plane.account(self.recognised, self.request, ticket.decision, usage, self.excluded)
 
     # Route
 
@@ -133,7 +130,10 @@ class Exchange:
                 self._waiting = found
                 plane.room.hold(found, self)
             self.overhead_s = plane.clock() - self.started_s
-            self.recognised = plane.recognise(request, self.started_s)  # it is on its way: nobody waits for this
+            plane.later.put(partial(self._recognise, request))  # it is on its way: nobody waits for this
+
+    def _recognise(self, request: RoutingRequest) -> None:
+        self.recognised = self.plane.recognise(request, self.started_s)
 
     # In the queue
 
@@ -295,19 +295,28 @@ class Exchange:
 
     def _end(self, outcome: Outcome | None) -> None:
         self._charge(outcome)
-        record = report.record(self, outcome, self.plane.clock())
-        if record.turn is not None and self.recognised is not None and self.ticket is not None:
-            self.plane.learn_turn(self.recognised, self.ticket, record.usage)
+        if self.recognised is None:
+            self.plane.later.flush()  # its end must not be known before it is recognised
+        end = End(
+            self.ticket, None if self.attempt is None else self.attempt.sent_s, self.status, outcome, self.plane.clock()
+        )
         if outcome is not None:
             self.settle(outcome)
         self.response_complete = True
         self.attempt = None
         self.incoming.drop_body()
         self.plane.active.discard(self)
+        self.plane.later.put(partial(self._tell, end))
+        self.client.exchange_done(self)
+
+    def _tell(self, end: End) -> None:
+        """Account for the turn, and tell whoever listens."""
+        record = report.record(self, end)
+        if record.turn is not None and self.recognised is not None and end.ticket is not None:
+            self.plane.learn_turn(self.recognised, end.ticket, record.usage, end.at_s)
         self.plane.observer.request_finished(record)
         if self.trace is not None:
             self.trace.finished(record, self.started_s)
-        self.client.exchange_done(self)
 
     # Back-pressure and silence
 

@@ -25,6 +25,7 @@ from router.ports import Observer, RequestRecord, Store, Tracer
 from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
+from router.proxy.later import Later
 from router.proxy.model_field import with_model
 from router.proxy.openai import PRIORITY_HEADERS, is_batch, read_request, stored_object_hash
 from router.proxy.pool import Address, Pool
@@ -113,6 +114,7 @@ class Plane:
         self.unknown_model_seen: Callable[[], None] = _nothing
         """Is told that a model was asked for which no replica serves."""
         self.sessions = Sessions(getrandbits(64))
+        self.later = Later()
         self.admission = Admission(fleet, Rules(depth_s=0.0))
         self.room = WaitingRoom(self.admission, self._counted_in, clock)
         self.pools: dict[ReplicaId, Pool] = {}
@@ -194,12 +196,12 @@ class Plane:
             return None
         return account(self.fleet, seen, request.prompt, decision, usage, tried)
 
-    def learn_turn(self, seen: Recognised, ticket: Ticket, usage: Usage) -> None:
+    def learn_turn(self, seen: Recognised, ticket: Ticket, usage: Usage, ended_s: float) -> None:
         """Remember a turn that was served, for the one that follows it."""
         tokens, replica = usage.prompt_tokens, ticket.replica
         epoch = replica.mirror.epoch if ticket.lease is None else ticket.lease.epoch
         prompt_tokens = tokens or ticket.decision.prompt_tokens
-        self.sessions.learn(seen, prompt_tokens, bool(tokens), replica.replica_id, epoch, self.clock())
+        self.sessions.learn(seen, prompt_tokens, bool(tokens), replica.replica_id, epoch, ended_s)
 
     def remember_response(self, answer_start: bytes, replica_id: ReplicaId) -> None:
         """Note which replica stores the response that an answer begins to tell of, if it does."""
@@ -240,7 +242,8 @@ class Plane:
                 pool.expire()
 
     def close(self) -> None:
-        """Close all idle upstream connections, and the waiting room."""
+        """Close all idle upstream connections, and the waiting room; account for what has ended."""
         self.room.close()
+        self.later.flush()
         for pool in self.pools.values():
             pool.close()

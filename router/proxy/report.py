@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from router.core.fleet import Fleet
 from router.core.misses.account import served
@@ -55,15 +55,23 @@ class Ended(Protocol):
         """The last attempt's."""
 
     @property
-    def sent_s(self) -> float | None:
-        """When the last attempt's request went out."""
-
-    @property
     def status(self) -> int | None:
         """The status that the client was sent."""
 
-    def turn(self, usage: Usage) -> TurnAccount | None:
-        """Return the account of its turn; by an empty `usage` what is predicted."""
+    def turn(self, ticket: Ticket | None, usage: Usage) -> TurnAccount | None:
+        """Return the account of its turn on a replica; by an empty `usage` what is predicted."""
+
+
+class End(NamedTuple):
+    """How an exchange ended."""
+
+    ticket: Ticket | None
+    """The last attempt's; None where there was none, or it had failed."""
+    sent_s: float | None
+    """When that attempt's request went out."""
+    status: int | None
+    outcome: Outcome | None
+    at_s: float
 
 
 def own_lines(request_id: bytes, decision: Decision | None) -> bytes:
@@ -81,7 +89,7 @@ def answer_lines(ended: Ended, answer: Answer, framing: bytes) -> bytes:
     ticket = ended.ticket
     own = own_lines(ended.request_id, None if ticket is None else ticket.decision) + ended.extra_lines
     if ended.incoming.fields.get(EXPLAIN) == b"1":
-        own += explain_line(ended.turn(Usage()))
+        own += explain_line(ended.turn(ticket, Usage()))
     if answer.lacks_retry_after:
         own += RETRY_SOON
     return answer_head(answer.status, answer.headers, framing, own, close=not ended.keep_alive)
@@ -109,10 +117,11 @@ def unknown_model(model: str, fleet: Fleet) -> str:
     return f"The model `{model[:MAX_NAME]}` does not exist. Models served here: {shown}."
 
 
-def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
-    """Return the record of an exchange that has just ended."""
-    request, ticket, first = ended.request, ended.ticket, ended.first_byte_s
-    after = _phases(ended, now)
+def record(ended: Ended, end: End) -> RequestRecord:
+    """Return the record of an exchange that has ended."""
+    request, ticket, first = ended.request, end.ticket, ended.first_byte_s
+    outcome, now = end.outcome, end.at_s
+    after = _phases(ended, end)
     return RequestRecord(
         request_id=ended.request_id.decode("latin-1"),
         method=ended.incoming.method.decode("latin-1"),
@@ -122,10 +131,10 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         streaming=bool(request and request.streaming),
         batch=bool(request and request.batch),
         client=ended.admission.client,
-        status=ended.status or CLIENT_LEFT_STATUS,
+        status=end.status or CLIENT_LEFT_STATUS,
         outcome=None if outcome is None else outcome.kind,
         decision=None if ticket is None else ticket.decision,
-        source=_source(ended),
+        source=_source(ended, ticket),
         attempts=len(ended.excluded) + (ticket is not None),
         usage=Usage() if outcome is None else outcome.usage,
         overhead_s=ended.overhead_s,
@@ -137,27 +146,27 @@ def record(ended: Ended, outcome: Outcome | None, now: float) -> RequestRecord:
         ttft_s=None if first is None else first - ended.started_s,
         total_s=now - ended.started_s,
         ended_s=now,
-        turn=_turn(ended, outcome),
+        turn=_turn(ended, ticket, outcome),
         error=None if ended.error is None else ended.error.code,
     )
 
 
-def _turn(ended: Ended, outcome: Outcome | None) -> TurnAccount | None:
+def _turn(ended: Ended, ticket: Ticket | None, outcome: Outcome | None) -> TurnAccount | None:
     """Return the account of a turn that was served."""
-    ticket = ended.ticket
-    return ended.turn(outcome.usage) if ticket is not None and outcome is not None and served(ticket, outcome) else None
+    if ticket is None or outcome is None or not served(ticket, outcome):
+        return None
+    return ended.turn(ticket, outcome.usage)
 
 
-def _phases(ended: Ended, now: float) -> Phases:
-    ticket = ended.ticket
-    if ticket is None:
+def _phases(ended: Ended, end: End) -> Phases:
+    if end.ticket is None:
         return Phases()
     begun_s = ended.started_s + ended.overhead_s + ended.queued_s
-    return phases(begun_s, ticket.entry.dispatched_s, ended.sent_s, ended.first_byte_s, now)
+    return phases(begun_s, end.ticket.entry.dispatched_s, end.sent_s, ended.first_byte_s, end.at_s)
 
 
-def _source(ended: Ended) -> Source | None:
-    request, ticket = ended.request, ended.ticket
+def _source(ended: Ended, ticket: Ticket | None) -> Source | None:
+    request = ended.request
     if request is None or (request.prompt is None and request.session is None):
         return None
     if ended.recollected:

@@ -61,7 +61,7 @@ class Changes:
         if not self._waiting:
             return
         for predicate, future in self._waiting:
-            if not future.done() and predicate():
+            if not future.done() and predicate() and not future.done():  # a look may itself tell of a change
                 future.set_result(None)
         self._waiting = [waiting for waiting in self._waiting if not waiting[1].done()]
 

@@ -24,6 +24,7 @@ from router.core.replica import Replica
 from router.core.types import OutcomeKind, ReplicaId
 from router.ports import RequestRecord
 from router.proxy.downstream import downstream_class
+from router.proxy.later import Later
 from router.sim.record import Changes
 from tests.rig.client import DEADLINE_S
 
@@ -71,14 +72,21 @@ class _Listening:
 class Records:
     """The observer that wakes a waiting test, and keeps what it was told."""
 
-    def __init__(self, changes: Changes) -> None:
-        self.finished: list[RequestRecord] = []
+    def __init__(self, changes: Changes, later: Later) -> None:
+        self._later = later
+        self._finished: list[RequestRecord] = []
         self.failed: list[tuple[ReplicaId, OutcomeKind]] = []
         self._changes = changes
 
     def request_finished(self, record: RequestRecord) -> None:
-        self.finished.append(record)
+        self._finished.append(record)
         self._changes.tell()
+
+    @property
+    def finished(self) -> list[RequestRecord]:
+        """All requests that have ended."""
+        self._later.flush()
+        return self._finished
 
     def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
         self.failed.append((replica, kind))
@@ -91,7 +99,7 @@ class Router:
     def __init__(self, settings: Settings, watched: bool) -> None:
         self.house: House = build(settings)
         self._changes = Changes()
-        self.records = Records(self._changes)
+        self.records = Records(self._changes, self.house.plane.later)
         self.house.plane.observer = Observers(self.house.plane.observer, self.records)
         self._watched = watched
         self._tasks: list[asyncio.Future[None]] = []
@@ -192,3 +200,4 @@ class Router:
     async def idle(self) -> None:
         """Wait until nothing is counted in flight anywhere."""
         await self.until(lambda: not self.in_flight and not self.house.plane.active, "requests are still counted in")
+        self.house.plane.later.flush()

@@ -55,7 +55,7 @@ class Session:
     __slots__ = ("cached_tokens", "last_s", "lost_tokens", "prompt_tokens", "turns", "turns_seen")
 
     def __init__(self) -> None:
-        self.turns: deque[Turn] = deque(maxlen=MAX_TURNS)
+        self.turns: list[Turn] = []  # an empty deque has room for 64, and most sessions few turns
         self.turns_seen = 0
         self.last_s = 0.0
         """Unix time at which its last turn ended."""
@@ -65,7 +65,10 @@ class Session:
 
     def add(self, turn: Turn, cached_tokens: int) -> None:
         """Take in its next turn."""
-        self.turns.append(turn)
+        turns = self.turns
+        turns.append(turn)
+        if len(turns) > MAX_TURNS:
+            del turns[0]
         self.turns_seen += 1
         self.last_s = turn.at_s + turn.total_s
         self.prompt_tokens += turn.prompt_tokens

@@ -27,6 +27,7 @@ from router.app.admin.pieces import encoded, json_answer
 from router.app.admin.reloading import add_reload_route
 from router.app.admin.replicas import add_replica_routes
 from router.app.admin.seeing import add_seeing_routes
+from router.app.admin.up_to_date import UpToDate
 from router.app.dashboard.serving import add_page
 from router.app.house import House
 from router.core.types import NoReplicaError, RoutingRequest, UnknownModelError, Usage
@@ -97,6 +98,7 @@ def admin_app(house: House) -> FastAPI:
         said = {"shape": routing.shape, "blocks": blocks, **describe_decision(decision)}
         return JSONResponse(said | {"turn": msgspec.to_builtins(turn)})
 
+    app.add_middleware(UpToDate, later=house.plane.later)
     app.add_middleware(AdminGuard, settings=lambda: house.settings)
     return app
 
