@@ -22,6 +22,8 @@ def totals(requests: int = 100, **fields: Any) -> dict[str, Any]:
         "predicted_cached_tokens": requests * 800,
         "reported_prompt_tokens": requests * 900,
         "engine_cached_tokens": requests * 675,
+        "counter_queries_tokens": requests * 1000,
+        "counter_hits_tokens": requests * 700,
         "hit_ratio": 0.75,
         "predicted_ratio": 0.8,
         "lost_tokens": requests * 30,

@@ -109,7 +109,10 @@ def test_before_any_request_it_says_that_there_is_nothing_yet() -> None:
 
 
 def test_engines_that_say_nothing_of_cache_leave_the_predicted_share() -> None:
-    silent = window(reported_prompt_tokens=0, engine_cached_tokens=0, hit_ratio=None)
+    mute: dict[str, Any] = {"reported_prompt_tokens": 0, "engine_cached_tokens": 0, "hit_ratio": None}
+    lines = drawn(view(watched(overview(windows=dict.fromkeys(WINDOWS, window(**mute))))))
+    assert "70.0% counted" in lines[2], "the engines' own counters stand in"
+    silent = window(**mute, counter_queries_tokens=0, counter_hits_tokens=0)
     lines = drawn(view(watched(overview(windows=dict.fromkeys(WINDOWS, silent)))))
     assert "no engine says" in lines[2]
     assert "80.0% predicted" in lines[2]

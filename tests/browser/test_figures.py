@@ -185,12 +185,24 @@ async def test_what_is_not_known_is_a_dash_and_not_zero(stage: Stage, viewer: Vi
     assert figures["requests"] == ("0", "0")
 
 
-async def test_it_is_said_that_no_engine_reports(stage: Stage, viewer: Viewer) -> None:
-    router = await stage.router(await stage.replica(prompt_tokens_details=False))
-    await stage.ask(router, chat(TEXT))
+async def test_where_no_answer_says_what_was_cached_the_engines_counters_do(stage: Stage, viewer: Viewer) -> None:
+    replica = await stage.replica(prompt_tokens_details=False)
+    router = await stage.router(replica, watched=True, scrape_interval_s=0.1)
+    books = router.books(replica)
+    await router.until(lambda: books.report.prefix_queries_tokens is not None)
+    admin = await router.admin()
+    await admin.get("/api/overview")  # from here on the counters are followed
+    for _ in range(2):
+        await stage.ask(router, chat(TEXT))
+    await router.until(lambda: (books.report.prefix_hits_tokens or 0) > 0)
     await router.idle()
-    await viewer.open(str((await router.admin()).base_url))
+    fleet = (await admin.get("/api/overview")).json()["windows"]["1h"]
+    assert fleet["hit_ratio"] is None
+    assert 0 < fleet["counter_ratio"] < 1
+    assert fleet["counter_hits_tokens"] == books.report.prefix_hits_tokens
+    await viewer.open(str(admin.base_url))
     figures = await viewer.figures("#cache")
-    assert figures["hit_ratio"] == ("", UNKNOWN)
-    assert figures["requests"] == ("1", "1")
+    assert is_shown(figures["hit_ratio"], fleet["counter_ratio"], percent)
+    assert is_shown(figures["counter_hits_tokens"], fleet["counter_hits_tokens"], amount)
+    assert figures["requests"] == ("2", "2")
     assert await viewer.page.get_by_text("start vLLM with --enable-prompt-tokens-details").is_visible()

@@ -29,6 +29,8 @@ TALLY = {
     "predicted_cached_tokens": layout.PREDICTED_TOKENS,
     "reported_prompt_tokens": layout.REPORTED_TOKENS,
     "engine_cached_tokens": layout.CACHED_TOKENS,
+    "counter_queries_tokens": layout.COUNTER_QUERIES,
+    "counter_hits_tokens": layout.COUNTER_HITS,
     "lost_tokens": layout.LOST_TOKENS,
 }
 

@@ -13,6 +13,8 @@ from router.core.fleet import Fleet
 from router.core.history import layout
 from router.core.history.layout import (
     CACHED_TOKENS,
+    COUNTER_HITS,
+    COUNTER_QUERIES,
     ERROR_TOKENS,
     FAILED,
     LOST_TOKENS,
@@ -58,6 +60,8 @@ class History:
         self._rows: dict[tuple[ReplicaId, str], list[int]] = {}
         """Tallies of the open step by replica and model, not yet added to those of each; "" is neither."""
         self._models: set[str] = set()
+        self._engines: dict[ReplicaId, tuple[float, float]] = {}
+        """Queries and hits as the engines' counters stood when they were last looked at."""
         self._firsts()
 
     def _firsts(self) -> None:
@@ -210,8 +214,27 @@ class History:
                 if value:
                     for first in firsts:
                         counts[first + field] += value
+        self._look_at_counters()
+
+    def _look_at_counters(self) -> None:
+        """Add what the engines' own counters rose by: they know it of clients, too, that ask for no usage."""
+        counts = self.rolling.counts
+        for replica in self._fleet:
+            queries, hits = replica.report.prefix_queries_tokens, replica.report.prefix_hits_tokens
+            if queries is None or hits is None:
+                continue
+            before = self._engines.get(replica.replica_id)
+            self._engines[replica.replica_id] = queries, hits
+            if before is None or queries == before[0]:
+                continue
+            if queries < before[0]:
+                before = 0.0, 0.0  # it was started anew
+            for first in (self._fleet_first, self.series.first(Name(layout.REPLICA, replica.replica_id))):
+                counts[first + COUNTER_QUERIES] += int(queries - before[0])
+                counts[first + COUNTER_HITS] += int(hits - before[1])
 
     def forget(self, replica: ReplicaId) -> None:
         """Forget what was counted of a replica that left the fleet; the fleet's own numbers stay."""
         self._fold()
+        self._engines.pop(replica, None)
         self.series.forget(Name(layout.REPLICA, replica))

@@ -44,6 +44,7 @@ def tally(counts: Counts, first: int | None) -> dict[str, Any]:
         row = [counts.get(first + field, 0) for field in range(layout.TALLY_FIELDS)]
     prompt, reported = row[layout.PROMPT_TOKENS], row[layout.REPORTED_TOKENS]
     predicted, cached = row[layout.PREDICTED_TOKENS], row[layout.CACHED_TOKENS]
+    queries, hits = row[layout.COUNTER_QUERIES], row[layout.COUNTER_HITS]
     return {
         "requests": row[layout.REQUESTS],
         "failed": row[layout.FAILED],
@@ -52,6 +53,9 @@ def tally(counts: Counts, first: int | None) -> dict[str, Any]:
         "reported_prompt_tokens": reported,
         "engine_cached_tokens": cached,
         "hit_ratio": ratio(cached, reported),
+        "counter_queries_tokens": queries,
+        "counter_hits_tokens": hits,
+        "counter_ratio": ratio(hits, queries),
         "predicted_ratio": ratio(predicted, prompt),
         "lost_tokens": row[layout.LOST_TOKENS],
         "saved_prefill_s": row[layout.SAVED_US] / 1e6,

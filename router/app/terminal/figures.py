@@ -21,6 +21,8 @@ class Totals(msgspec.Struct):
     predicted_cached_tokens: int = 0
     reported_prompt_tokens: int = 0
     engine_cached_tokens: int = 0
+    counter_queries_tokens: int = 0
+    counter_hits_tokens: int = 0
     lost_tokens: int = 0
     saved_prefill_s: float = 0.0
 
@@ -28,6 +30,16 @@ class Totals(msgspec.Struct):
     def hit_ratio(self) -> float | None:
         """As engines reported it; None where none did."""
         return ratio(self.engine_cached_tokens, self.reported_prompt_tokens)
+
+    @property
+    def counter_ratio(self) -> float | None:
+        """As the engines' own counters have it; None where they say nothing."""
+        return ratio(self.counter_hits_tokens, self.counter_queries_tokens)
+
+    @property
+    def known_ratio(self) -> float | None:
+        """As answers say, or where none does, as the engines' counters do."""
+        return self.counter_ratio if self.hit_ratio is None else self.hit_ratio
 
     @property
     def predicted_ratio(self) -> float | None:

@@ -54,11 +54,13 @@ def cache_line(view: View) -> Text:
     """Return the share of prompt tokens that came from cache."""
     totals = view.totals
     text = _label("from cache")
-    if totals.hit_ratio is None:
+    known = totals.known_ratio
+    if known is None:
         text.append("no engine says  " if totals.requests else "nothing yet  ", "dim")
     else:
-        text.append(f"{percent(totals.hit_ratio)} reported  ", f"bold {_colour(totals.hit_ratio)}")
-    shown = totals.predicted_ratio if totals.hit_ratio is None else totals.hit_ratio
+        who = "counted" if totals.hit_ratio is None else "reported"
+        text.append(f"{percent(known)} {who}  ", f"bold {_colour(known)}")
+    shown = totals.predicted_ratio if known is None else known
     text.append_text(bar(shown or 0.0, _colour(shown or 0.0)))
     return _cut(text.append(f"  {percent(totals.predicted_ratio)} predicted"))
 

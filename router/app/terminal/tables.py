@@ -93,7 +93,7 @@ _MODELS: list[Column[tuple[str, Totals]]] = [
     Column("model", lambda named: plain(named[0]), right=False, most=32),
     Column("requests", lambda named: f"{named[1].requests:,}"),
     Column("prompt", lambda named: tokens(named[1].prompt_tokens)),
-    Column("reported", lambda named: percent(named[1].hit_ratio)),
+    Column("reported", lambda named: percent(named[1].known_ratio)),
     Column("predicted", lambda named: percent(named[1].predicted_ratio)),
     Column("lost", lambda named: tokens(named[1].lost_tokens)),
 ]
@@ -121,7 +121,7 @@ def routers_table(view: View, width: int, limit: int) -> RenderableType:
     columns: list[Column[Watched]] = [
         Column("router", _router, right=False, most=24),
         Column("requests", lambda router: f"{totals(router).requests:,}"),
-        Column("reported", lambda router: percent(totals(router).hit_ratio)),
+        Column("reported", lambda router: percent(totals(router).known_ratio)),
         Column("lost", lambda router: tokens(totals(router).lost_tokens)),
         Column("warm p50/p95", lambda router: ttft(router, "warm")),
         Column("cold p50/p95", lambda router: ttft(router, "cold")),
@@ -164,7 +164,7 @@ def replicas_table(view: View, width: int, limit: int) -> RenderableType:
         Column("fill", lambda row: whole_percent(row.mirror.fill_ratio), from_width=60),
         Column("evicts", lambda row: seconds(row.eviction_age_s), from_width=68),
         Column("accuracy", _accuracy, from_width=78),
-        Column("hit", lambda row: percent(totals(row).hit_ratio)),
+        Column("hit", lambda row: percent(totals(row).known_ratio)),
         Column("lost", lambda row: tokens(totals(row).lost_tokens), from_width=_WIDE),
         Column("requests", lambda row: f"{totals(row).requests:,}", from_width=_WIDER),
     ]

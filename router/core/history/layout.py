@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from router.core.history.series import Name
 
-LAYOUT = 1
+LAYOUT = 2
 """To be raised when a field gets another meaning or another place: what was counted before is not taken over then."""
 
 FLEET = Name("fleet")
@@ -22,12 +22,15 @@ MODEL, REPLICA = "model", "replica"
     SAVED_US,
     WARM_TURNS,
     ERROR_TOKENS,
-) = range(10)
+    COUNTER_QUERIES,
+    COUNTER_HITS,
+) = range(12)
 """Fields of a tally. REPORTED_TOKENS: prompt tokens of answers in which the engine said how many were cached;
 CACHED_TOKENS: those. SAVED_US: microseconds of prefill that were saved, WARM_TURNS by so many requests. ERROR_TOKENS:
-by how many the prediction was wrong, where the engine said so."""
+by how many the prediction was wrong, where the engine said so. COUNTER_QUERIES, COUNTER_HITS: tokens that the engines'
+own counters of their prefix caches rose by; of models nobody counts them."""
 
-TALLY_FIELDS = 10
+TALLY_FIELDS = 12
 
 REASON, ERROR = "reason", "error"
 """One field: requests."""

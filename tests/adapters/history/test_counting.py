@@ -13,7 +13,7 @@ from router.adapters.history.showing import error_ratio, tally
 from router.core.history import layout
 from router.core.history.series import Name
 from router.core.misses.types import Cause
-from router.core.types import Decision, Reason, Usage
+from router.core.types import Decision, EngineReport, Reason, Usage
 from tests.adapters.history.counted import World, turn
 from tests.adapters.records import decision, record
 
@@ -41,6 +41,23 @@ def test_nothing_yet() -> None:
     assert shown["returns"]["in_time"] == [0] * 14
 
 
+def test_what_engines_count_themselves_is_followed_from_the_first_look_on() -> None:
+    world = World()
+
+    def read(replica: str, queries: float, hits: float) -> dict[str, Any]:
+        world.fleet.observe_engine(replica, EngineReport(prefix_queries_tokens=queries, prefix_hits_tokens=hits))
+        return world.window()
+
+    assert read("r0", 10_000, 9_000)["counter_ratio"] is None, "what it counted before is not of this window"
+    read("r1", 0, 0)
+    assert read("r0", 12_000, 10_000)["counter_ratio"] == 0.5
+    assert read("r1", 2_000, 0)["counter_ratio"] == 0.25
+    whole = read("r0", 400, 100)  # it was started anew
+    assert (whole["counter_queries_tokens"], whole["counter_hits_tokens"]) == (4_400, 1_100)
+    assert of(world, "replica", "r0")["counter_hits_tokens"] == 1_100
+    assert of(world, "replica", "r1")["counter_queries_tokens"] == 2_000
+
+
 def test_requests_and_tokens_are_counted_for_the_fleet_the_replica_and_the_model() -> None:
     world = World()
     for replica, model, cached in (("r0", "a", 464), ("r0", "b", 480), ("r1", "a", None)):
@@ -55,6 +72,9 @@ def test_requests_and_tokens_are_counted_for_the_fleet_the_replica_and_the_model
         "reported_prompt_tokens": 1_000,
         "engine_cached_tokens": 944,
         "hit_ratio": 0.944,
+        "counter_queries_tokens": 0,
+        "counter_hits_tokens": 0,
+        "counter_ratio": None,
         "predicted_ratio": 0.96,
         "lost_tokens": 0,
         "saved_prefill_s": pytest.approx((464 + 480 + 480) / 8_000),

@@ -87,3 +87,10 @@ export const plural = (number, one, many = `${one}s`) => `${count(number)} ${num
 /** What is not text is not known.
  * @param {unknown} value */
 export const text = (value) => (value === null || value === undefined || value === '' ? UNKNOWN : String(value));
+
+/**
+ * The share of prompt tokens that was cached: as answers say, or where none does, as the engines' own counters do.
+ *
+ * @param {import('./types.js').Totals} totals
+ */
+export const knownRatio = ({ hit_ratio, counter_ratio }) => hit_ratio ?? counter_ratio;

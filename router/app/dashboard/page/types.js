@@ -11,6 +11,9 @@
  * @property {number} reported_prompt_tokens
  * @property {number} engine_cached_tokens
  * @property {number | null} hit_ratio
+ * @property {number} counter_queries_tokens
+ * @property {number} counter_hits_tokens
+ * @property {number | null} counter_ratio
  * @property {number | null} predicted_ratio
  * @property {number} lost_tokens
  * @property {number} saved_prefill_s
@@ -75,6 +78,8 @@
  * @property {(number | null)[]} predicted_cached_tokens
  * @property {(number | null)[]} reported_prompt_tokens
  * @property {(number | null)[]} engine_cached_tokens
+ * @property {(number | null)[]} counter_queries_tokens
+ * @property {(number | null)[]} counter_hits_tokens
  * @property {Record<string, (number | null)[]>} reasons
  * @property {Record<string, (number | null)[]>} causes
  * @property {Record<string, (number | null)[]>} ttft

@@ -1,7 +1,11 @@
 /** The first answer: how much of the prompts came from cache, and what that saved. */
 
 import { figure, h, meter, setFigure, setMeter, setText, show } from '../dom.js';
-import { amount, count, percent, seconds } from '../format.js';
+import { amount, count, knownRatio, percent, seconds } from '../format.js';
+
+const UNSAID =
+  'No answer says what was cached: start vLLM with --enable-prompt-tokens-details, and for streams with ' +
+  '--enable-force-include-usage unless clients ask for usage.';
 
 /** @param {HTMLElement} section @param {HTMLElement} saved */
 export function createHeadline(section, saved) {
@@ -10,15 +14,20 @@ export function createHeadline(section, saved) {
   const bar = meter();
   const cached = figure('engine_cached_tokens');
   const reported = figure('reported_prompt_tokens');
+  const [hits, queries] = [figure('counter_hits_tokens'), figure('counter_queries_tokens')];
+  const who = h('span', {});
+  const ofAnswers = h('p', { class: 'note' }, cached, ' of ', reported, ' tokens reported on');
+  const ofCounters = h('p', { class: 'note', hidden: true }, hits, ' of ', queries, ' tokens, by /metrics');
   const prompt = figure('prompt_tokens');
   const requests = figure('requests');
   const failed = figure('failed');
   const silent = h('p', { class: 'note', hidden: true });
   section.append(
-    h('p', { class: 'headline' }, big, h('span', {}, 'of prompt tokens were cached, as the engines report')),
+    h('p', { class: 'headline' }, big, who),
     bar,
     h('p', { class: 'beside' }, h('b', {}, predicted), ' predicted by the router'),
-    h('p', { class: 'note' }, cached, ' of ', reported, ' tokens reported on'),
+    ofAnswers,
+    ofCounters,
     h('p', { class: 'note' }, prompt, ' prompt tokens in ', requests, ' requests, ', failed, ' failed'),
     silent,
   );
@@ -27,16 +36,23 @@ export function createHeadline(section, saved) {
     /** @param {import('../state.js').State} state */
     update(state) {
       const all = state.overview.windows[state.window];
-      setFigure(big, all.hit_ratio, percent);
+      const counted = all.hit_ratio === null && all.counter_ratio !== null;
+      const known = knownRatio(all);
+      setFigure(big, known, percent);
+      setText(who, `of prompt tokens were cached, ${counted ? 'by the engines’ own counters' : 'as the engines report'}`);
+      show(ofAnswers, !counted);
+      show(ofCounters, counted);
+      setFigure(hits, all.counter_hits_tokens, amount);
+      setFigure(queries, all.counter_queries_tokens, amount);
       setFigure(predicted, all.predicted_ratio, percent);
-      setMeter(bar, all.hit_ratio, all.predicted_ratio);
+      setMeter(bar, known, all.predicted_ratio);
       setFigure(cached, all.engine_cached_tokens, amount);
       setFigure(reported, all.reported_prompt_tokens, amount);
       setFigure(prompt, all.prompt_tokens, amount);
       setFigure(requests, all.requests, count);
       setFigure(failed, all.failed, count);
       const mute = all.requests > 0 && all.hit_ratio === null;
-      setText(silent, mute ? 'No engine says what was cached: start vLLM with --enable-prompt-tokens-details.' : '');
+      setText(silent, mute ? UNSAID : '');
       show(silent, mute);
       saving(all);
     },

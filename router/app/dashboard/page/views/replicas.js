@@ -1,14 +1,14 @@
 /** The replicas: whether they work, how busy they are, and how well their caches are known. */
 
 import { figure, h, keyed, meter, setAttribute, setFigure, setMeter, setText } from '../dom.js';
-import { amount, count, percent, perSecond, seconds, text } from '../format.js';
+import { amount, count, knownRatio, percent, perSecond, seconds, text } from '../format.js';
 import { replicaLabel, stateBadge } from './names.js';
 
 /** @typedef {import('../types.js').Replica} Replica */
 
 /** @type {[string, string, (replica: Replica, window: import('../types.js').WindowName) => any, (value: any) => string, boolean?][]} */
 const COLUMNS = [
-  ['hit_ratio', 'From cache', (replica, window) => replica.windows[window].hit_ratio, percent, true],
+  ['hit_ratio', 'From cache', (replica, window) => knownRatio(replica.windows[window]), percent, true],
   ['pressure_ratio', 'Pressure', (replica) => replica.pressure_ratio, percent, true],
   ['ledger.uncached_tokens', 'Tokens to prefill', (replica) => replica.ledger.uncached_tokens, amount],
   ['ledger.streams', 'In flight', (replica) => replica.ledger.streams, count],

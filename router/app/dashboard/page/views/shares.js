@@ -1,7 +1,7 @@
 /** How much came from cache for each model and each replica: bars, and all figures as a table. */
 
 import { figure, h, keyed, meter, setFigure, setMeter, setText, show } from '../dom.js';
-import { amount, count, percent, seconds } from '../format.js';
+import { amount, count, knownRatio, percent, seconds } from '../format.js';
 import { replicaLabel } from './names.js';
 
 /** @type {[string, string, (value: number | null | undefined) => string][]} */
@@ -82,9 +82,9 @@ function shareRow({ id, name }) {
 /** @param {ReturnType<typeof shareRow>} row @param {Share} share */
 function fillShareRow(row, { name, totals }) {
   setText(row.nameText, name);
-  setFigure(row.reported, totals.hit_ratio, percent);
+  setFigure(row.reported, knownRatio(totals), percent);
   setFigure(row.predicted, totals.predicted_ratio, percent);
-  setMeter(row.bar, totals.hit_ratio, totals.predicted_ratio);
+  setMeter(row.bar, knownRatio(totals), totals.predicted_ratio);
 }
 
 /** @param {Share} share */

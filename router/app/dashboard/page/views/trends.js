@@ -101,9 +101,13 @@ const agesOf = (replicas) =>
     .map((replica) => ({ replica: replicaLabel(replica), age_s: replica.eviction_age_s }));
 
 /** @param {History} history */
-function ratioData({ start_s, step_s, engine_cached_tokens, reported_prompt_tokens, predicted_cached_tokens, prompt_tokens }) {
+function ratioData({ start_s, step_s, predicted_cached_tokens, prompt_tokens, ...columns }) {
+  const reported = columns.reported_prompt_tokens.some((tokens) => tokens);
+  const values = reported
+    ? ratios(columns.engine_cached_tokens, columns.reported_prompt_tokens)
+    : ratios(columns.counter_hits_tokens, columns.counter_queries_tokens);
   const lines = [
-    { key: 'reported', label: 'reported by engines', ink: 'ink-warm', values: ratios(engine_cached_tokens, reported_prompt_tokens) },
+    { key: 'reported', label: reported ? 'reported by engines' : 'counted by engines', ink: 'ink-warm', values },
     { key: 'predicted', label: 'predicted', ink: 'ink-cold', dashed: true, values: ratios(predicted_cached_tokens, prompt_tokens) },
   ];
   return { start_s, step_s, lines };
