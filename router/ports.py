@@ -116,6 +116,16 @@ class Observer(Protocol):
         """An attempt failed on a replica; the request may go on elsewhere."""
 
 
+class Audience(Protocol):
+    """All observers together: requests come in groups, since to tell each of many at once costs less."""
+
+    def requests_finished(self, records: Sequence[RequestRecord]) -> None:
+        """These requests are over, in this order."""
+
+    def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
+        """An attempt failed on a replica; the request may go on elsewhere."""
+
+
 class Trace(Protocol):
     """One request that is traced, whether spans of it are wanted or not. Nothing here waits, and nothing raises."""
 

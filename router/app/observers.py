@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from router.core.types import OutcomeKind, ReplicaId
 from router.ports import Observer, RequestRecord
 
 
 class Observers:
-    """Tells several observers, in order."""
+    """Tells several observers, one after the other."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
-    def request_finished(self, record: RequestRecord) -> None:
-        """Pass it on."""
+    def requests_finished(self, records: Sequence[RequestRecord]) -> None:
+        """Tell each of all: what it needs for the first is at hand for the others."""
         for observer in self._observers:
-            observer.request_finished(record)
+            tell = observer.request_finished
+            for record in records:
+                tell(record)
 
     def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
         """Pass it on."""

@@ -61,7 +61,7 @@ def build(settings: Settings) -> House:
     history, feed = History(fleet, time.monotonic), Feed()
     sessions = SessionLog(history.now)
     seeing = (decisions, history, sessions, feed)
-    plane.observer = Observers(metrics, queue_metrics, *seeing, *([request_log] if request_log else []))
+    plane.audience = Observers(metrics, queue_metrics, *seeing, *([request_log] if request_log else []))
     client = _control_client(settings, plane.authorization)
     saved = None if settings.state_file is None else read(settings.state_file)
     salt = store.replica_salt if store else saved.salt if saved else secrets.token_bytes(16)

@@ -20,6 +20,7 @@ from router.core.types import (
     Usage,
 )
 from router.core.waiting import Waiting
+from router.ports import RequestRecord
 from router.proxy import report
 from router.proxy.answer import Answer
 from router.proxy.attempt import Attempt
@@ -88,7 +89,7 @@ class Exchange:
     def turn(self, ticket: Ticket | None, usage: Usage) -> TurnAccount | None:
         """Return the account of its turn on a replica; by an empty `usage` what is predicted."""
         if self.recognised is None:
-            self.plane.later.flush()
+            self.plane.later.work()
         if self.request is None or ticket is None:
             return None
         return self.plane.account(self.recognised, self.request, ticket.decision, usage, self.excluded)
@@ -192,7 +193,7 @@ class Exchange:
             return
         replica = attempt.ticket.decision.replica
         self.excluded.append(replica)
-        self.plane.observer.attempt_failed(replica, kind)
+        self.plane.audience.attempt_failed(replica, kind)
         self.settle(Outcome(kind))
         if not may_retry:
             self.fail(RouterError.UPSTREAM_FAILED)
@@ -233,7 +234,7 @@ class Exchange:
         """The replica was lost in the middle of its answer: tell the client, and cut."""
         self._cut(RouterError.UPSTREAM_DIED, answer)
         if self.attempt is not None:
-            self.plane.observer.attempt_failed(self.attempt.ticket.decision.replica, OutcomeKind.DIED)
+            self.plane.audience.attempt_failed(self.attempt.ticket.decision.replica, OutcomeKind.DIED)
         self._end(Outcome(OutcomeKind.DIED, self.status, answer.usage()))
 
     def _cut(self, error: RouterError, answer: Answer) -> None:
@@ -296,7 +297,7 @@ class Exchange:
     def _end(self, outcome: Outcome | None) -> None:
         self._charge(outcome)
         if self.recognised is None:
-            self.plane.later.flush()  # its end must not be known before it is recognised
+            self.plane.later.work()  # its end must not be known before it is recognised
         end = End(
             self.ticket, None if self.attempt is None else self.attempt.sent_s, self.status, outcome, self.plane.clock()
         )
@@ -306,17 +307,17 @@ class Exchange:
         self.attempt = None
         self.incoming.drop_body()
         self.plane.active.discard(self)
-        self.plane.later.put(partial(self._tell, end))
+        self.plane.later.put(partial(self._account, end))
         self.client.exchange_done(self)
 
-    def _tell(self, end: End) -> None:
-        """Account for the turn, and tell whoever listens."""
+    def _account(self, end: End) -> RequestRecord:
+        """Account for the turn; return what is told of it."""
         record = report.record(self, end)
         if record.turn is not None and self.recognised is not None and end.ticket is not None:
             self.plane.learn_turn(self.recognised, end.ticket, record.usage, end.at_s)
-        self.plane.observer.request_finished(record)
         if self.trace is not None:
             self.trace.finished(record, self.started_s)
+        return record
 
     # Back-pressure and silence
 

@@ -43,16 +43,20 @@ _RANK = b"x-data-parallel-rank"
 TRACE_CONTEXT = frozenset({b"traceparent", b"tracestate"})
 """Which trace a request belongs to (W3C Trace Context); written anew where the router makes spans of its own."""
 
-KEPT = CREDENTIALS | WAY | {
-    b"accept",
-    b"cache-control",
-    b"content-encoding",
-    b"content-type",
-    b"cookie",
-    b"set-cookie",
-    b"vary",
-    b"x-request-id",
-}
+KEPT = (
+    CREDENTIALS
+    | WAY
+    | {
+        b"accept",
+        b"cache-control",
+        b"content-encoding",
+        b"content-type",
+        b"cookie",
+        b"set-cookie",
+        b"vary",
+        b"x-request-id",
+    }
+)
 """Fields that are for the last recipient whatever Connection says: RFC 9110 section 7.6.1 forbids to name such there.
 Dropping them at a client's word would take away what a proxy in front has put in to protect somebody."""
 

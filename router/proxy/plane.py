@@ -21,7 +21,7 @@ from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.core.waiting import Waiting
-from router.ports import Observer, RequestRecord, Store, Tracer
+from router.ports import Audience, RequestRecord, Store, Tracer
 from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
@@ -69,10 +69,10 @@ class Limits:
 
 
 class Nobody:
-    """The observer while there is none."""
+    """The audience while there is none."""
 
-    def request_finished(self, record: RequestRecord) -> None:
-        """A request is over."""
+    def requests_finished(self, records: Sequence[RequestRecord]) -> None:
+        """Requests are over."""
 
     def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
         """An attempt failed."""
@@ -99,7 +99,7 @@ class Plane:
         `store`: what is shared with other routers; None for a router on its own. `tracer`: None traces nothing.
         """
         self.fleet = fleet
-        self.observer: Observer = Nobody()
+        self.audience: Audience = Nobody()
         self.store = store
         self.tracer = tracer
         self.limits = limits
@@ -114,7 +114,7 @@ class Plane:
         self.unknown_model_seen: Callable[[], None] = _nothing
         """Is told that a model was asked for which no replica serves."""
         self.sessions = Sessions(getrandbits(64))
-        self.later = Later()
+        self.later = Later(self._tell)
         self.admission = Admission(fleet, Rules(depth_s=0.0))
         self.room = WaitingRoom(self.admission, self._counted_in, clock)
         self.pools: dict[ReplicaId, Pool] = {}
@@ -202,6 +202,9 @@ class Plane:
         epoch = replica.mirror.epoch if ticket.lease is None else ticket.lease.epoch
         prompt_tokens = tokens or ticket.decision.prompt_tokens
         self.sessions.learn(seen, prompt_tokens, bool(tokens), replica.replica_id, epoch, ended_s)
+
+    def _tell(self, records: Sequence[RequestRecord]) -> None:
+        self.audience.requests_finished(records)
 
     def remember_response(self, answer_start: bytes, replica_id: ReplicaId) -> None:
         """Note which replica stores the response that an answer begins to tell of, if it does."""

@@ -179,7 +179,7 @@ async def test_a_replica_that_left_is_not_shown_and_the_totals_stay(stage: Stage
 def told(router: Router, session: str, lost_tokens: int = 0, **fields: Any) -> None:
     """Have the router's observers told of a turn."""
     account = turn(session, fields.pop("number", 2), lost_tokens, **fields.pop("account", {}))
-    router.house.plane.observer.request_finished(record(turn=account, **fields))
+    router.house.plane.audience.requests_finished([record(turn=account, **fields)])
 
 
 async def test_sessions_with_their_turns_and_what_they_missed(stage: Stage) -> None:

@@ -30,7 +30,7 @@ PAGE = DOCS / "reference" / "history.md"
 async def house() -> Any:
     house = build(Settings(replica=("http://replica.example:8000",)))
     there = decision(next(iter(house.endpoints)))
-    house.plane.observer.request_finished(record(decision=there, turn=turn(lost_tokens=5)))
+    house.plane.audience.requests_finished([record(decision=there, turn=turn(lost_tokens=5))])
     yield house
     await house.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import httpx
@@ -15,14 +15,13 @@ from router.app.admin.api import admin_app
 from router.app.background import start_all, start_sharing
 from router.app.house import House
 from router.app.keeping import save
-from router.app.observers import Observers
 from router.app.public import public_app
 from router.app.roster.following import first_lists
 from router.app.settings.model import Settings
 from router.app.wiring import build
 from router.core.replica import Replica
 from router.core.types import OutcomeKind, ReplicaId
-from router.ports import RequestRecord
+from router.ports import Audience, RequestRecord
 from router.proxy.downstream import downstream_class
 from router.proxy.later import Later
 from router.sim.record import Changes
@@ -70,16 +69,18 @@ class _Listening:
 
 
 class Records:
-    """The observer that wakes a waiting test, and keeps what it was told."""
+    """Wakes a waiting test and keeps what it was told, before whom it was meant for."""
 
-    def __init__(self, changes: Changes, later: Later) -> None:
+    def __init__(self, audience: Audience, changes: Changes, later: Later) -> None:
+        self._audience = audience
         self._later = later
         self._finished: list[RequestRecord] = []
         self.failed: list[tuple[ReplicaId, OutcomeKind]] = []
         self._changes = changes
 
-    def request_finished(self, record: RequestRecord) -> None:
-        self._finished.append(record)
+    def requests_finished(self, records: Sequence[RequestRecord]) -> None:
+        self._audience.requests_finished(records)
+        self._finished += records
         self._changes.tell()
 
     @property
@@ -89,6 +90,7 @@ class Records:
         return self._finished
 
     def attempt_failed(self, replica: ReplicaId, kind: OutcomeKind) -> None:
+        self._audience.attempt_failed(replica, kind)
         self.failed.append((replica, kind))
         self._changes.tell()
 
@@ -99,8 +101,8 @@ class Router:
     def __init__(self, settings: Settings, watched: bool) -> None:
         self.house: House = build(settings)
         self._changes = Changes()
-        self.records = Records(self._changes, self.house.plane.later)
-        self.house.plane.observer = Observers(self.house.plane.observer, self.records)
+        plane = self.house.plane
+        self.records = plane.audience = Records(plane.audience, self._changes, plane.later)
         self._watched = watched
         self._tasks: list[asyncio.Future[None]] = []
         self._servers: list[_Listening] = []
