@@ -15,10 +15,10 @@ ARGUMENTS = (
 
 def executable() -> str | None:
     """Where it is; None where there is none."""
-    chosen = os.environ.get("WARMROUTE_CHROMIUM")
+    chosen = os.environ.get("CHROMIUM")
     return chosen or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 def is_required() -> bool:
     """Whether its absence is a failure, as in CI, and not a reason to skip."""
-    return os.environ.get("WARMROUTE_REQUIRE_BROWSER", "") not in ("", "0")
+    return os.environ.get("REQUIRE_BROWSER", "") not in ("", "0")

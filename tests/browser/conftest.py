@@ -15,7 +15,7 @@ from tests.browser.viewer import Viewer
 async def browser() -> AsyncIterator[Browser]:
     found = executable()
     if found is None:
-        reason = "no Chromium on PATH or in WARMROUTE_CHROMIUM"
+        reason = "no Chromium on PATH or in CHROMIUM"
         pytest.fail(reason) if is_required() else pytest.skip(reason)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=found, args=list(ARGUMENTS))

@@ -18,7 +18,7 @@ import yaml
 
 from tests.rig.sharing import eventually
 
-REQUIRED = "WARMROUTE_REQUIRE_PROMETHEUS"
+REQUIRED = "REQUIRE_PROMETHEUS"
 """Where this variable is set, a missing program is a failure."""
 
 PORTS_TRIED = 3
