@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 
 from redis.asyncio import Redis
@@ -19,6 +18,7 @@ from redis.exceptions import (
 )
 
 from router.adapters.redis_store.address import Address
+from router.adapters.redis_store.closing import close
 from router.adapters.redis_store.locate import locate
 from router.adapters.redis_store.state import Condition, State
 
@@ -68,7 +68,7 @@ class Link:
                 for ping in pings:  # one that went on would connect a client that is closed
                     ping.cancel()
                 await asyncio.wait(pings)
-                await _close(client)
+                await close([client])
                 raise
             self.client = client
             self.opened.set()
@@ -80,7 +80,7 @@ class Link:
             self.client = None
             self.opened.clear()
         if client is not None:
-            await _close(client)
+            await close([client])
 
     def quick(self) -> None:
         """Note an answer in time."""
@@ -133,8 +133,3 @@ def stop_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
-
-
-async def _close(client: Redis) -> None:
-    with contextlib.suppress(*FAILURES):
-        await client.aclose()

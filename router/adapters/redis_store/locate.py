@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from router.adapters.redis_store.address import Address
+from router.adapters.redis_store.closing import close
 
 Node = tuple[str, int]
 
@@ -43,8 +44,7 @@ async def locate(address: Address, key: str, timeout_s: float) -> Redis:
         async with asyncio.timeout(_LOCATE_TIMEOUTS * timeout_s):
             node = await _first_answer(asking)
     finally:
-        # Not where each is asked: a client whose closing is cancelled halfway stays open.
-        await asyncio.gather(*(client.aclose() for client in clients.values()), return_exceptions=True)
+        await close(clients.values())
     return client_of(address, node, timeout_s)
 
 
