@@ -8,7 +8,8 @@ from bisect import bisect_left
 import pytest
 
 from router import __version__
-from router.adapters.metrics.times import LENGTHS_TOKENS, PHASES
+from router.adapters.metrics.times import PHASES
+from router.core.history.layout import LENGTHS_TOKENS
 from router.sim.faults import Fault, FaultKind
 from router.sim.replica import SimReplica
 from router.sim.types import EngineConfig

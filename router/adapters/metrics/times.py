@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from router.adapters.metrics.families import Histogram, histogram_family
 from router.adapters.metrics.requests import TTFT_BUCKETS_S
+from router.core.history.layout import LENGTHS, LENGTHS_TOKENS
 from router.core.waiting import Priority
 from router.ports import RequestRecord
 
@@ -17,11 +18,6 @@ PHASE_BUCKETS_S = (
     0.000_1, 0.000_2, 0.000_5, 0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 320.0,
 )  # fmt: skip
 """From a decision to a long generation, since one metric holds them all."""
-
-LENGTHS_TOKENS = (256, 1_024, 4_096, 16_384, 65_536)
-"""What a prompt counts as: the first that it is not longer than."""
-
-LENGTH_LABELS = (*map(str, LENGTHS_TOKENS), "more")
 
 PHASES = ("overhead", "queue", "retry", "connect", "prefill", "decode", "total")
 
@@ -40,7 +36,7 @@ class PhaseTimes(Collector):
 
     def __init__(self) -> None:
         self._phases = {(warm, batch): _histograms(PHASE_BUCKETS_S, PHASES) for warm in BOTH for batch in BOTH}
-        self._lengths = {warm: _histograms(TTFT_BUCKETS_S, LENGTH_LABELS) for warm in BOTH}
+        self._lengths = {warm: _histograms(TTFT_BUCKETS_S, LENGTHS) for warm in BOTH}
 
     def request_finished(self, record: RequestRecord) -> None:
         """Count a request that was sent to a replica."""
@@ -85,7 +81,7 @@ class PhaseTimes(Collector):
         lengths = (
             ((label, CACHE[warm]), histogram)
             for warm, histograms in self._lengths.items()
-            for label, histogram in zip(LENGTH_LABELS, histograms, strict=True)
+            for label, histogram in zip(LENGTHS, histograms, strict=True)
             if histogram
         )
         yield histogram_family(

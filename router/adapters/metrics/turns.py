@@ -9,10 +9,10 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from router.adapters.metrics.families import Histogram, counter_family, histogram_family
+from router.core.history.layout import RETURN_BOUNDS_S
 from router.core.misses.types import Cause, TurnAccount
 
-RETURN_BUCKETS_S = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0, 2560.0, 5120.0)
-"""From a tool's answer to a chat that is taken up again after lunch. A full cache evicts somewhere in between."""
+RETURN_BUCKETS_S = tuple(map(float, RETURN_BOUNDS_S))
 
 LOSING = tuple(cause for cause in Cause if cause is not Cause.FIRST_SEEN)
 """What tokens are lost by. All are shown from the start: a rate needs the zero before the first one."""

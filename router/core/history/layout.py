@@ -45,7 +45,7 @@ WARM, COLD = "ttft-warm", "ttft-cold"
 LENGTHS_TOKENS = (256, 1_024, 4_096, 16_384, 65_536)
 """Prompt lengths up to which a series goes; the last series has what is longer."""
 
-LENGTHS = ("256", "1024", "4096", "16384", "65536", "more")
+LENGTHS = (*map(str, LENGTHS_TOKENS), "more")
 
 PHASE = "phase"
 PHASES = ("overhead", "queue", "retry", "connect", "prefill", "decode")
@@ -55,4 +55,5 @@ IN_TIME, TOO_LATE = "in-time", "too-late"
 """Sessions that came back, by how long they had been away; too late is what was evicted meanwhile."""
 
 RETURN_BOUNDS_S = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120)
-"""Ends of the fields of returns; the last field has no end."""
+"""Ends of the fields of returns, of which the last has none: from a tool's answer to a chat that is taken up again
+after lunch. A full cache evicts somewhere in between."""
