@@ -254,9 +254,8 @@ class Mirror:
     @property
     def fill_ratio(self) -> float | None:
         """Return what is resident / capacity; None while the capacity is not known."""
-        if self.capacity_bytes in (0.0, float("inf")):
-            return None
-        return (self.held_bytes + self.idle_bytes) / self.capacity_bytes
+        known = self.capacity_bytes not in (0.0, float("inf"))
+        return (self.held_bytes + self.idle_bytes) / self.capacity_bytes if known else None
 
     def eviction_age_s(self, now: float) -> float | None:
         """Return for how long what is evicted next was not used; None while nothing need be evicted."""
