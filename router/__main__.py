@@ -1,5 +1,5 @@
 """`python -m router` is `warmroute`."""
 
-from router.app.cli import main
+from router.app.entry import main
 
 main()

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from router import __version__
 from router.app.settings.options import with_settings
-from router.app.settings.sources import ConfigError, Effective
+from router.app.settings.sources import CONFIG_VARIABLE, ConfigError, Effective
 from router.sim.types import EngineConfig
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended (128 + SIGINT)
@@ -225,6 +225,22 @@ def doctor(
 
     target = target_of(router, admin, replica or [], model, os.environ)
     return run_doctor(target, Extent(requests, thorough), json)
+
+
+@app.command()
+def health(
+    url: Annotated[
+        str | None,
+        typer.Argument(metavar="URL", help="What to ask instead, such as an engine's http://host:8000/health."),
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help=f"The router's TOML file. Also from {CONFIG_VARIABLE}.")
+    ] = None,
+) -> int:
+    """Ask the router that the settings describe whether it is ready; exit 1 if not. For containers' health checks."""
+    from router.app.health.command import run_health
+
+    return run_health(url, config)
 
 
 @app.command(hidden=True)

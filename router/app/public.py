@@ -8,8 +8,7 @@ from starlette.exceptions import HTTPException
 
 from router.app.house import House
 from router.app.pages import ForPages
-
-READING = ["GET", "HEAD"]
+from router.app.probes import READING, add_probe_routes, readiness
 
 
 def public_app(house: House) -> FastAPI:
@@ -20,14 +19,11 @@ def public_app(house: House) -> FastAPI:
     async def list_models() -> dict[str, object]:
         return house.models.merged()
 
-    @app.api_route("/livez", methods=READING)
-    async def live() -> Response:
-        return Response()
+    add_probe_routes(app, house)
 
     @app.api_route("/health", methods=READING)
-    @app.api_route("/readyz", methods=READING)
-    async def ready() -> Response:
-        return JSONResponse(*_readiness(house))
+    async def health() -> Response:
+        return readiness(house)
 
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: HTTPException) -> JSONResponse:
@@ -36,12 +32,3 @@ def public_app(house: House) -> FastAPI:
 
     app.add_middleware(ForPages, door=house.doorway.door)
     return app
-
-
-def _readiness(house: House) -> tuple[dict[str, object], int]:
-    """Say whether requests can be served: 200 while at least one replica is up, 503 otherwise."""
-    up = sum(replica.health.up and not replica.report.asleep for replica in house.fleet)
-    if not house.gate.open:
-        return {"status": "stopping", "replicas": len(house.fleet), "up": up}, 503
-    status = "ok" if up else "no replica is up" if len(house.fleet) else "no replica is configured"
-    return {"status": status, "replicas": len(house.fleet), "up": up}, 200 if up else 503

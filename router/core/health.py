@@ -286,5 +286,5 @@ def diagram() -> str:
             by_end.setdefault(then, []).append(event)
         for then, causes in by_end.items():
             if then is not State.GONE:
-                lines.append(f"    {state} --> {then}: {'; '.join(causes)}")
+                lines.append(f"    {state} --> {then}: {', or '.join(causes)}")  # a semicolon would end the line
     return "\n".join([*lines, f"    {State.DRAINING} --> {State.GONE}: {Event.REMOVED}"])

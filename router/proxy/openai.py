@@ -8,20 +8,15 @@ from typing import Any
 
 import msgspec
 
-from router.core.prompt import Bytes, PromptBuilder, scope_hash, session_hash
+from router.core.prompt import PromptBuilder, scope_hash, session_hash
 from router.core.types import Prompt, RoutingRequest
+from router.proxy.content import add_content, read_text
 from router.proxy.model_field import form_model
 
 Raw = msgspec.Raw
 
-QUOTE = ord('"')
-
 TOKEN_ID_BYTES = 4
 """Canonical size of one token id: a 32-bit integer."""
-
-CANONICAL_BYTES = 1 << 16
-"""A JSON string above this size is hashed as it is written, escapes and all: reading 8 MiB of them takes 10 ms, in
-which no stream moves. The same client writes the same text the same way in the next turn, which is what counts."""
 
 PRIORITY_HEADERS = (b"x-warmroute-priority", b"x-vllm-priority")
 """The router's own, and vLLM's. Both win over the body's `priority`, as vLLM's does."""
@@ -66,17 +61,10 @@ class _Named(msgspec.Struct):
     model: str = ""
 
 
-class _Part(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-
-
 _decode_body = msgspec.json.Decoder(_Body).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 _decode_messages = msgspec.json.Decoder(list[_Message]).decode
-_decode_part = msgspec.json.Decoder(_Part).decode
 _decode_raws = msgspec.json.Decoder(list[Raw]).decode
-_decode_text = msgspec.json.Decoder(str).decode
 _decode_ids = msgspec.json.Decoder(list[int]).decode
 
 
@@ -158,7 +146,7 @@ def _read_anthropic(fields: _Body, scope: int) -> Prompt | None:
     builder = PromptBuilder(scope)
     _add_preamble(builder, fields)
     if fields.system != _NONE:
-        _add_content(builder, b"system", fields.system)
+        add_content(builder, b"system", fields.system)
     _add_messages(builder, fields.messages or ())
     return builder.build()
 
@@ -174,7 +162,7 @@ def _read_responses(fields: _Body, scope: int) -> Prompt | None:
     if bytes(fields.input)[:1] == b"[":
         _add_messages(builder, _decode_messages(fields.input))
     elif fields.input != _NONE:
-        _add_content(builder, b"user", fields.input)
+        add_content(builder, b"user", fields.input)
     return builder.build()
 
 
@@ -193,7 +181,7 @@ def _read_plain(raw: Raw, scope: int) -> Prompt | None:
     data = bytes(raw)
     if data[:1] == b'"':
         builder = PromptBuilder(scope)
-        builder.add_open(b"text", _text(data))
+        builder.add_open(b"text", read_text(data))
         return builder.build()
     if data[:1] != b"[":
         return None
@@ -219,49 +207,10 @@ def _add_preamble(builder: PromptBuilder, fields: _Body) -> None:
 def _add_messages(builder: PromptBuilder, messages: Iterable[_Message]) -> None:
     for builder.message, message in enumerate(messages):
         if message.content is not _NONE:
-            _add_content(builder, str(message.role or message.type).encode(), message.content)
+            add_content(builder, str(message.role or message.type).encode(), message.content)
         for field in (message.tool_calls, message.name, message.arguments, message.output):
             if field is not _NONE:
                 builder.add(b"call", bytes(field))
-
-
-def _add_content(builder: PromptBuilder, role: bytes, raw: Raw) -> None:
-    """Add a text, or a list of parts: text by its characters, all else by the digest of the whole part."""
-    view = memoryview(raw)
-    if len(view) > CANONICAL_BYTES and view[0] == QUOTE:
-        builder.add(role, view[1:-1])
-        return
-    data = bytes(raw)
-    if data[:1] == b'"':
-        builder.add(role, _text(data))
-        return
-    if data[:1] != b"[":
-        if data != b"null":
-            builder.add(role, data)
-        return
-    texts: list[Bytes] = []
-    for part_raw in _decode_raws(data):
-        part = bytes(part_raw)
-        if part[:1] == b'"':
-            texts.append(_text(part))
-            continue
-        read = _decode_part(part)
-        if read.text is not None:
-            texts.append(read.text.encode())
-            continue
-        if texts:
-            builder.add(role, b"".join(texts))
-            texts = []
-        builder.add_media(part)
-    if texts:
-        builder.add(role, b"".join(texts))
-
-
-def _text(raw: bytes) -> Bytes:
-    """Return a JSON string's characters as UTF-8. Without a backslash they stand in the body as they are."""
-    if len(raw) > CANONICAL_BYTES:
-        return memoryview(raw)[1:-1]
-    return _decode_text(raw).encode() if b"\\" in raw else raw[1:-1]
 
 
 SHAPES = {

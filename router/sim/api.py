@@ -17,7 +17,7 @@ from router.sim.errors import bad_value, unknown_model
 from router.sim.faults import Taken
 from router.sim.forms import Choice, Form, Label, UsageWish
 from router.sim.generation import Generation, Work
-from router.sim.plan import Output, Wish
+from router.sim.plan import Output, Wish, seed_of
 from router.sim.prompts import (
     anthropic_chat,
     chat_prompt,
@@ -32,6 +32,7 @@ from router.sim.ranks import RANK_HEADER, Rank
 from router.sim.record import Arrival
 from router.sim.reply import Reply
 from router.sim.state import ReplicaState, random_id
+from router.sim.structured import demanded_text
 
 _COMPLETION_TOKENS = 16
 """OpenAI's default for max_tokens of a completion, which vLLM keeps."""
@@ -126,7 +127,13 @@ def chat_output(state: ReplicaState, body: Body, prompt: array[int], wish: Wish,
                 return state.planner.tool_call(prompt, function, wish, named=True)
         text = "The tool specified in `tool_choice` does not match any of the specified `tools`"
         raise bad_value(text, "tool_choice")
-    return state.planner.text(prompt, wish, index)
+    return text_output(state, body, prompt, wish, index)
+
+
+def text_output(state: ReplicaState, body: Body, prompt: array[int], wish: Wish, index: int = 0) -> Output:
+    """Return an answer in words, or in the form that the body demands."""
+    demanded = demanded_text(body, seed_of(prompt, index))
+    return state.planner.text(prompt, wish, index) if demanded is None else state.planner.fixed(demanded, wish)
 
 
 def completions(state: ReplicaState, call: Call) -> Generation:
@@ -142,7 +149,7 @@ def completions(state: ReplicaState, call: Call) -> Generation:
         wish = wish_of(state, body, limited(prompt, state.max_model_len), _COMPLETION_TOKENS)
         limit_tokens = wish.limit_tokens
         copies = range(as_integer(body.get("n"), 1))
-        rows.extend((prompt, state.planner.text(prompt, wish, copy)) for copy in copies)
+        rows.extend((prompt, text_output(state, body, prompt, wish, copy)) for copy in copies)
     usage = UsageWish.of(body.get("stream_options"), forced=state.options.force_include_usage)
     form = CompletionForm(label, usage, token_ids=bool(body.get("return_token_ids")))
     work = _work(state, call, form, rows, salt, limit_tokens, _rank_asked_for(state, call))
@@ -181,6 +188,9 @@ def _chat_of_anthropic(body: Body) -> Body:
     turned_messages, tools = anthropic_chat(body)
     choice = body.get("tool_choice")
     turned: Body = {"messages": turned_messages, "tools": tools}
+    output = body.get("output_config")
+    if isinstance(output, dict) and isinstance(wanted := output.get("format"), dict):
+        turned["response_format"] = {"type": wanted.get("type"), "json_schema": {"schema": wanted.get("schema")}}
     if isinstance(choice, dict):
         named = {"type": "function", "function": {"name": choice.get("name")}}
         choices: dict[Any, Any] = {"any": "required", "tool": named, "none": "none"}

@@ -30,7 +30,8 @@ def create(state: ReplicaState, call: Call) -> Generation | None:
     messages, tools = responses_chat(body, _history(state, body))
     prompt = limited(chat_prompt(state.tokenizer, {"messages": messages, "tools": tools}), state.max_model_len)
     wish = wish_of(state, body, prompt)
-    output = chat_output(state, {"tools": tools, "tool_choice": _choice(body)}, prompt, wish)
+    asked = {"tools": tools, "tool_choice": _choice(body), "response_format": _format(body)}
+    output = chat_output(state, asked, prompt, wish)
     stored = StoredResponse(response_record(label, body, wish.limit_tokens), messages)
     keeps = state.options.response_store and body.get("store", True) is not False
 
@@ -99,3 +100,12 @@ def _choice(body: Body) -> Any:
     if isinstance(choice, dict) and choice.get("type") == "function":
         return {"type": "function", "function": {"name": choice.get("name")}}
     return choice
+
+
+def _format(body: Body) -> Any:
+    """Return the answer's format as a chat would say it."""
+    text = body.get("text")
+    wanted = text.get("format") if isinstance(text, dict) else None
+    if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
+        return {"type": "json_schema", "json_schema": {"schema": wanted.get("schema")}}
+    return wanted

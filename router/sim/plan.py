@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from router.sim.tokenizer import Tokenizer, answer_pieces, answer_text
+from router.sim.structured import value_of
+from router.sim.tokenizer import Tokenizer, answer_pieces
 
 _MEDIAN_TOKENS = 60
 _SPREAD = 0.8
 """Sigma of the log of the answer's length, as in the chat workload."""
 _LONGEST_TOKENS = 2_000
 _NORMAL = NormalDist()
-_ARGUMENT_TOKENS = 4
 
 
 @dataclass(slots=True)
@@ -91,6 +91,15 @@ class Planner:
         ids.append(self.end_id)
         return Output(ids, [*pieces, ""], reason)
 
+    def fixed(self, text: str, wish: Wish) -> Output:
+        """Return an answer that is this text, cut off where the limit is shorter."""
+        ids = array("I", self._tokenizer.encode(text))
+        pieces = [*_spread(text, len(ids)), ""]
+        ids.append(self.end_id)
+        if len(ids) > wish.limit_tokens:
+            return Output(ids[: wish.limit_tokens], pieces[: wish.limit_tokens], "length")
+        return Output(ids, pieces, "stop")
+
     def tool_call(self, prompt: array[int], tool: dict[str, Any], wish: Wish, *, named: bool) -> Output:
         """Return an answer that calls a tool, cut off where the limit is shorter."""
         seed = seed_of(prompt, 0)
@@ -139,26 +148,6 @@ def _spread(text: str, parts: int) -> list[str]:
 
 def _arguments(seed: int, tool: dict[str, Any]) -> str:
     schema = tool.get("parameters") or tool.get("input_schema")
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict):
+    if not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
         return "{}"
-    values = {name: _value(seed + place, kind) for place, (name, kind) in enumerate(properties.items())}
-    return msgspec.json.encode(values).decode()
-
-
-def _value(seed: int, schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return None
-    choices = schema.get("enum")
-    if isinstance(choices, list) and choices:
-        return choices[seed % len(choices)]
-    made: dict[Any, Any] = {
-        "string": answer_text(seed, _ARGUMENT_TOKENS),
-        "integer": seed % 100,
-        "number": seed % 1000 / 10,
-        "boolean": bool(seed & 1),
-        "array": [],
-        "object": {},
-    }
-    kind = schema.get("type")
-    return made.get(kind) if isinstance(kind, str) else None
+    return msgspec.json.encode(value_of(seed, schema)).decode()

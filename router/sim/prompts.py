@@ -14,7 +14,7 @@ from router.sim.tokenizer import Tokenizer
 Messages = list[Any]
 
 _BILLING = "x-anthropic-billing-header"
-"""vLLM leaves out system blocks that begin with this: they hold a hash that differs in every request."""
+"""vLLM leaves this line out of system messages, of Anthropic's blocks the whole block: it holds a hash that changes."""
 
 
 def scope_salt(adapter: str | None, cache_salt: Any) -> int:
@@ -45,7 +45,28 @@ def chat_prompt(tokenizer: Tokenizer, body: Body) -> array[int]:
         raise Refusal("Cannot apply chat template to an empty conversation. Provide at least one message.")
     generation = body.get("add_generation_prompt", True) is not False
     # A null or "none" tool_choice leaves the tools in the prompt, as vLLM's default does.
-    return tokenizer.render_chat(body["messages"], body.get("tools"), generation)
+    messages = [_without_billing(message) for message in body["messages"]]
+    return tokenizer.render_chat(messages, body.get("tools"), generation)
+
+
+def _without_billing(message: Any) -> Any:
+    if not _has_role(message, "system"):
+        return message
+    content = message.get("content")
+    if isinstance(content, str):
+        return message | {"content": _unbilled(content)}
+    if isinstance(content, list):
+        return message | {"content": [_unbilled_part(part) for part in content]}
+    return message
+
+
+def _unbilled_part(part: Any) -> Any:
+    text = part.get("text") if isinstance(part, dict) else None
+    return part | {"text": _unbilled(text)} if isinstance(text, str) else part
+
+
+def _unbilled(text: str) -> str:
+    return text.partition("\n")[2] if text.startswith(_BILLING) else text
 
 
 def completion_prompts(tokenizer: Tokenizer, body: Body) -> list[array[int]]:
@@ -136,7 +157,8 @@ def _listed(value: Any) -> list[Any]:
 def anthropic_chat(body: Body) -> tuple[Messages, list[Any] | None]:
     """Return the chat messages and tools that an Anthropic body means."""
     messages: Messages = []
-    if system := _system_text(body.get("system")):
+    given = body.get("system")
+    if system := given if isinstance(given, str) else _system_text(given):
         messages.append({"role": "system", "content": system})
     for message in body["messages"]:
         if isinstance(message, dict) and message.get("role") == "system":
@@ -175,6 +197,7 @@ def _from_anthropic(message: Any) -> Messages:
     calls = [_tool_use(block) for block in content if _is(block, "tool_use")]
     parts = [block for block in content if not _is(block, "tool_result", "tool_use", "thinking", "redacted_thinking")]
     turned: dict[str, Any] = {"role": message.get("role")}
+    parts = [_unmarked(block) for block in parts]
     if parts:
         only_text = len(parts) == 1 and _is(parts[0], "text")
         turned["content"] = parts[0].get("text") if only_text else parts
@@ -187,13 +210,21 @@ def _is(block: Any, *kinds: str) -> bool:
     return isinstance(block, dict) and block.get("type") in kinds
 
 
+def _unmarked(block: Any) -> Any:
+    """Return what vLLM makes an image of: no cache mark, which moves on in each turn."""
+    return {"type": "image", "source": block.get("source")} if _is(block, "image") else block
+
+
 def _tool_use(block: dict[str, Any]) -> dict[str, Any]:
     function = {"name": block.get("name"), "arguments": block.get("input")}
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
 def _tool_result(block: dict[str, Any]) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": block.get("content")}
+    content = block.get("content")
+    if isinstance(content, list) and all(_is(part, "text") for part in content):
+        content = "\n".join(str(part.get("text", "")) for part in content)
+    return {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content}
 
 
 def responses_chat(body: Body, history: Messages) -> tuple[Messages, list[Any] | None]:

@@ -61,11 +61,11 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve_until_signal(port: int, count: int, options: SimOptions | None, host: str) -> None:
-    replicas = await serve_many(count, options, host=host, first_port=port)
-    for replica in replicas:
-        print(replica.url, flush=True)
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    replicas = await serve_many(count, options, host=host, first_port=port)
+    for replica in replicas:
+        print(replica.url, flush=True)
     await ended.wait()
     await stop_all(replicas)

@@ -30,6 +30,7 @@ from router.app.admin.seeing import add_seeing_routes
 from router.app.admin.up_to_date import UpToDate
 from router.app.dashboard.serving import add_page
 from router.app.house import House
+from router.app.probes import add_probe_routes
 from router.core.types import NoReplicaError, RoutingRequest, UnknownModelError, Usage
 from router.proxy.openai import read_request
 
@@ -39,6 +40,7 @@ def admin_app(house: House) -> FastAPI:
     app = FastAPI(title="Warmroute admin API", version=__version__, docs_url=None, redoc_url=None)
     refuse_in_openai_form(app)
     add_metrics_route(app, house)
+    add_probe_routes(app, house)
     add_replica_routes(app, house)
     add_reload_route(app, house)
     add_seeing_routes(app, house)

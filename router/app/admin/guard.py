@@ -17,7 +17,7 @@ from router.app.settings.model import Settings
 
 LOGGER = logging.getLogger("warmroute.admin")
 
-OPEN_PATHS = frozenset({"/metrics", "/livez"})
+OPEN_PATHS = frozenset({"/metrics", "/livez", "/readyz"})
 """What collectors and probes read: they have no token, and no secret is there."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})

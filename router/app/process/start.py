@@ -40,7 +40,10 @@ def run(effective: Effective) -> int:
 async def _serve_alone(effective: Effective, sockets: Sockets, ready: Callable[[], None]) -> None:
     stop = Stop()
     stop.listen()
-    await serve(effective.settings, sockets, ready, stop, functools.partial(reload_alone, effective))
+    try:
+        await serve(effective.settings, sockets, ready, stop, functools.partial(reload_alone, effective))
+    finally:
+        stop.deafen()
 
 
 def _admin_ports(settings: Settings) -> range | tuple[int, ...]:

@@ -43,6 +43,16 @@ class Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.signalled)
 
+    def deafen(self) -> None:
+        """Ignore all signals that were heeded, for nothing is left to do.
+
+        The end of the loop would give them their default back, and one that comes then would spoil the exit code.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+
     def ask(self) -> None:
         """Want the end."""
         if not self.wanted.is_set():

@@ -47,9 +47,16 @@ def main(clients: int, admin: int, link: int) -> int:
 
 
 async def _work(sockets: Sockets, end: socket.socket) -> int:
-    """Serve until the parent ends the link; return the exit code."""
     stop = Stop()
     stop.listen()
+    try:
+        return await _serve(sockets, end, stop)
+    finally:
+        stop.deafen()
+
+
+async def _serve(sockets: Sockets, end: socket.socket, stop: Stop) -> int:
+    """Serve until the parent ends the link; return the exit code."""
     link = _Link(*await asyncio.open_unix_connection(sock=end), stop)
     order = await link.receive()
     if order is None or order.settings is None:

@@ -97,8 +97,7 @@ class _Workers:
             for work in beside:
                 work.cancel()
             self._kill()
-            # All is over, and a signal while the interpreter ends would only spoil the exit code.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+            self._stop.deafen()
 
     async def _keep(self, admin_socket: socket.socket) -> None:
         """Have a worker on this admin socket until the end is asked for."""

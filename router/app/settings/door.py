@@ -53,8 +53,8 @@ class DoorSettings(QueueSettings):
         SecretStr | None,
         Field(
             min_length=8,
-            description="Bearer token that the admin port asks for, /metrics excepted. Better given in the environment "
-            "than as a flag, which every local user can read."
+            description="Bearer token that the admin port asks for, except for /metrics and health checks. Better "
+            "given in the environment than as a flag, which every local user can read."
         ),
         About("Door", "TOKEN", "The admin port is local unless asked for.", live=True),
     ] = None

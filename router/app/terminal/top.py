@@ -103,7 +103,7 @@ class Top:
         """Learn what a router says now; return what was wrong, if anything was."""
         admin, router = self._admins[number], self.view.routers[number]
         try:
-            overview, decisions = await asyncio.gather(admin.overview(), admin.decisions(DECISIONS))
+            overview, decisions = await admin.overview(), await admin.decisions(DECISIONS)
         except AdminError as error:
             router.lost_since_s, router.why = self._answered_s[number], error.why
             return error

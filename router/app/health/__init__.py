@@ -1,0 +1,1 @@
+"""`warmroute health`: whether a router or an engine is well, in an exit code. Containers run it every few seconds."""
