@@ -34,21 +34,25 @@ class NameServer(asyncio.DatagramProtocol):
         self._tcp: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
         for tries_left in reversed(range(_TRIES)):
-            self._tcp = await asyncio.start_server(self._answer_tcp, "127.0.0.1", 0)
-            self.port = self._tcp.sockets[0].getsockname()[1]
-            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            tcp = socket.create_server(("127.0.0.1", 0))
+            udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             try:
-                sock.bind(("127.0.0.1", self.port))
+                udp.bind(tcp.getsockname())
                 break
             except OSError:  # somebody has this port for UDP
-                sock.close()
-                self._tcp.close()
+                udp.close()
+                tcp.close()
                 if not tries_left:
                     raise
-        self._udp, _ = await loop.create_datagram_endpoint(lambda: self, sock=sock)
+        await self.listen(tcp, udp)
         return self
+
+    async def listen(self, tcp: socket.socket, udp: socket.socket) -> None:
+        """Answer on sockets of which the one listens and the other is bound, to the same port."""
+        self.port = tcp.getsockname()[1]
+        self._tcp = await asyncio.start_server(self._answer_tcp, sock=tcp)
+        self._udp, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: self, sock=udp)
 
     async def __aexit__(self, *_: object) -> None:
         assert self._udp is not None

@@ -1,4 +1,4 @@
-"""The manifest gives the rights that the sources use, and no other."""
+"""The manifests give the rights that the sources use, and no other."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tests.adapters.discovery.kubernetes_objects import endpoint, endpoint_slice
 from tests.contract.pages import ROOT
 from tests.rig.kubernetes import FakeKubernetes
 
-MANIFEST: list[dict[str, Any]] = list(
-    yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "discovery-rbac.yaml").read_text())
-)
+RIGHTS = ROOT / "deploy" / "kubernetes" / "rights"
+MANIFEST: list[dict[str, Any]] = [
+    each
+    for name in ("account.yaml", "endpointslices.yaml", "pods/pods.yaml")
+    for each in yaml.safe_load_all((RIGHTS / name).read_text())
+]
 
 Right = tuple[str, str, str]
 """API group, resource and verb."""
