@@ -71,7 +71,9 @@ REPLICA_WIDE = frozenset(
 _METRICS_KINDS = frozenset(
     {FaultKind.SLOW_METRICS, FaultKind.METRICS_GARBAGE, FaultKind.METRICS_MISSING, FaultKind.METRICS_PARTIAL}
 )
-_PROBES = frozenset({"/health", "/ping", "/metrics", "/version", "/load", "/v1/models", "/kv_event_sources"})
+_PROBES = frozenset(
+    {"/health", "/ping", "/metrics", "/version", "/load", "/v1/models", "/kv_event_sources", "/is_paused"}
+)
 
 CONTROL_PATH = "/sim/faults"
 """Never hit by a fault."""
