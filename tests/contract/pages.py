@@ -36,7 +36,8 @@ class Block:
 
 def pages() -> list[Path]:
     """All Markdown files of the project."""
-    found = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
+    found = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+    found += [*(ROOT / "benchmarks").glob("*.md"), *(ROOT / "changelog.d").glob("README.md")]
     assert len(found) > 20
     return sorted(found)
 

@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
+import router
 from tests.contract.pages import DOCS, ROOT, anchors, pages, prose
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 MACHINE_PATH = re.compile(r"(?<![\w.])(?:/home/|/root\b|/Users/|/work/|/tmp/|/opt/|[A-Z]:\\)")
 
 each_page = pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def place_of(name: str) -> Path:
+    """Where a file of the project is: those of the package where it was imported from."""
+    return (Path(router.__file__).parents[1] if name.startswith("router/") else ROOT) / name
 
 
 @cache
@@ -47,16 +53,16 @@ def test_files_and_functions_that_are_named_exist(page: Path) -> None:
     for line in prose(page).splitlines():
         file: Path | None = None
         for code in re.findall(r"`([^`]+)`", line):
-            named = re.fullmatch(r"((?:router|tests|docs|benchmarks)/[\w./-]*)(?::(\w+))?", code)
+            named = re.fullmatch(r"((?:router|tests|docs|benchmarks|release)/[\w./-]*)(?::(\w+))?", code)
             if named:
-                file, name = ROOT / named[1], named[2]
+                file, name = place_of(named[1]), named[2]
                 assert file.exists(), f"{page.name}: {code}"
             else:
                 # In the table of steps, `file:one`, `two` names two functions of one file.
                 follows = page.stem == "architecture" and re.fullmatch(r"_?[a-z]+(_[a-z]+)+", code)
                 name = code if follows else None
             if file and name and file.suffix == ".py":
-                assert name in names_in(file), f"{page.name}: {code} is not in {file.relative_to(ROOT)}"
+                assert name in names_in(file), f"{page.name}: {code} is not in {file.name}"
 
 
 @each_page
@@ -81,6 +87,7 @@ def test_every_picture_is_shown_somewhere() -> None:
 def test_every_file_of_the_house_is_in_its_tables() -> None:
     text = prose(DOCS / "architecture.md")
     for layer in ("core", "proxy"):
-        for file in sorted((ROOT / "router" / layer).glob("*.py")):
-            if file.name != "__init__.py":
-                assert f"| `{file.relative_to(ROOT)}` |" in text, file
+        names = {file.name for file in place_of(f"router/{layer}").glob("*.py")}
+        assert "__init__.py" in names
+        for name in names - {"__init__.py"}:
+            assert f"| `router/{layer}/{name}` |" in text, name

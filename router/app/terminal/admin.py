@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -50,7 +51,10 @@ class Admin:
         """The URL without what may be secret in it."""
         self._token = os.environ.get(TOKEN_VARIABLE, "")
         headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
-        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=ANSWER_S, trust_env=False)
+        self._client = httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=ANSWER_S, trust_env=False,
+            verify=ssl.create_default_context(),  # the system's authorities, as everywhere else here
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Close its connections."""
@@ -126,6 +130,9 @@ def _error(content: bytes) -> tuple[str | None, str | None]:
 def _cause(error: BaseException) -> str:
     """Return what the operating system says was wrong, which httpx has several layers above."""
     for below in _chain(error):
+        if isinstance(below, ssl.SSLError):  # an OSError too, with a number of another list
+            reason = getattr(below, "verify_message", "") or (below.reason or "TLS failed").replace("_", " ")
+            return f"no TLS with it: {plain(reason).lower()}"
         if isinstance(below, OSError) and below.errno is not None:
             known = os.strerror(below.errno) if below.errno > 0 else below.strerror  # asyncio puts its own words there
             return str(known).lower()
