@@ -3,8 +3,11 @@
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
-PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11 python,$(shell \
-	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(name))))
+# Looked for once, and only where there is no .venv yet.
+ifndef PYTHON
+PYTHON = $(eval PYTHON := $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11 python,$(shell \
+	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(name)))))$(PYTHON)
+endif
 BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip
@@ -89,25 +92,25 @@ check-large-files:
 ## Measure
 
 bench-relay: $(STAMP) ## CPU and latency of the data plane against nginx and other routers
-	@$(BIN)/python benchmarks/relay.py $(ARGS)
+	@$(BIN)/python -m benchmarks.relay $(ARGS)
 
 bench-route: $(STAMP) ## microseconds a decision
-	@$(BIN)/python benchmarks/route.py $(ARGS)
+	@$(BIN)/python -m benchmarks.route $(ARGS)
 
 bench-live: $(STAMP) ## chats through each router in front of the same simulated fleet
-	@$(BIN)/python benchmarks/live.py $(ARGS)
+	@$(BIN)/python -m benchmarks.live $(ARGS)
 
 bench-index: $(STAMP) ## memory of the index
-	@$(BIN)/python benchmarks/index.py $(ARGS)
+	@$(BIN)/python -m benchmarks.index $(ARGS)
 
 bench-holding: $(STAMP) ## what requests gain that are held in the router, offline
-	@$(BIN)/python benchmarks/holding.py $(ARGS)
+	@$(BIN)/python -m benchmarks.holding $(ARGS)
 
 bench-overload: $(STAMP) ## more load than the fleet can take, live
-	@$(BIN)/python benchmarks/overload.py $(ARGS)
+	@$(BIN)/python -m benchmarks.overload $(ARGS)
 
 bench-shared: $(STAMP) ## what routers share through Redis: hit rate, added latency, commands, memory
-	@$(BIN)/python benchmarks/shared.py $(ARGS)
+	@$(BIN)/python -m benchmarks.shared $(ARGS)
 
 
 ## Write

@@ -66,7 +66,8 @@ def usage_backends(count: int = 2, first_delay_ms: float = 0.0) -> Iterator[list
     with contextlib.ExitStack() as stack:
         ports = free_ports_in_a_row(count)
         for port in ports:
-            command = [sys.executable, __file__, "--port", str(port), "--first-delay-ms", str(first_delay_ms)]
+            options = ["--port", str(port), "--first-delay-ms", str(first_delay_ms)]
+            command = [sys.executable, "-m", "benchmarks.usage_backend", *options]
             wait_for_port(stack.enter_context(running(command)), port)
         yield [f"http://127.0.0.1:{port}" for port in ports]
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from router.app.dashboard import serving
+
 Colour = tuple[float, float, float]
 """Red, green and blue, linear, 0 to 1."""
 
-STYLES = Path(__file__).parents[2] / "router" / "app" / "dashboard" / "page" / "colours.css"
+STYLES = Path(serving.__file__).parent / "page" / "colours.css"
 SCHEMES = ("light", "dark")
 
 # Machado, Oliveira and Fernandes 2009, severity 1.

@@ -67,7 +67,7 @@ async def test_one_worker_is_one_process(stage: Stage, redis: list[str]) -> None
 async def test_secrets_stand_on_no_workers_command_line(redis: list[str]) -> None:
     async with serving(*redis, "--redis-secret", "hunter2-hunter2", workers=2) as served:
         pids = ",".join(map(str, served.pids.values()))
-        shown = await printed("ps", "-o", "args=", "-p", pids)
+        shown = await printed("ps", "-ww", "-o", "args=", "-p", pids)  # a command line is not cut
     assert shown.count("router.app.process.worker") == 2
     assert "hunter2" not in shown
     assert redis[1] not in shown

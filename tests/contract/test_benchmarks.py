@@ -22,16 +22,16 @@ from benchmarks.rig import backends, port_of
 from benchmarks.sessions import Session
 from benchmarks.shared_commands import per_request
 from benchmarks.usage_backend import usage_backends
+from tests.contract.pages import ROOT
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 EVENT = b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'
 
 
 def run(script: str, tmp_path: Path, *arguments: str) -> tuple[str, dict[str, list[dict[str, float]]]]:
     """What a benchmark printed, and the figures it wrote."""
     figures = tmp_path / "figures.json"
-    command = [sys.executable, str(BENCHMARKS / script), "--json", str(figures), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    command = [sys.executable, "-m", f"benchmarks.{script}", "--json", str(figures), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(figures.read_text())
 
@@ -44,7 +44,7 @@ def run_with_peers(script: str, tmp_path: Path, *arguments: str) -> tuple[str, d
 def test_relay_measures_and_loses_nothing(tmp_path: Path) -> None:
     routers = "warmroute,smg:cache_aware,direct"
     short = ("--rounds", "1", "--scale", "0.02", "--latency-s", "0.5")
-    printed, figures = run_with_peers("relay.py", tmp_path, "--routers", routers, *short)
+    printed, figures = run_with_peers("relay", tmp_path, "--routers", routers, *short)
 
     assert "absent: smg:cache_aware: smg is not installed" in printed
     assert list(figures) == ["warmroute", "direct"]
@@ -62,7 +62,7 @@ def test_relay_measures_and_loses_nothing(tmp_path: Path) -> None:
 
 def test_relay_memory(tmp_path: Path) -> None:
     printed, figures = run_with_peers(
-        "relay.py", tmp_path, "--memory", "--idle-streams", "20", "--routers", "warmroute", "--rounds", "1"
+        "relay", tmp_path, "--memory", "--idle-streams", "20", "--routers", "warmroute", "--rounds", "1"
     )
 
     [one] = figures["warmroute"]
@@ -73,7 +73,7 @@ def test_relay_memory(tmp_path: Path) -> None:
 
 
 def test_relay_big_body(tmp_path: Path) -> None:
-    printed, figures = run_with_peers("relay.py", tmp_path, "--big-body", "--routers", "warmroute", "--rounds", "1")
+    printed, figures = run_with_peers("relay", tmp_path, "--big-body", "--routers", "warmroute", "--rounds", "1")
 
     [one] = figures["warmroute"]
     assert one["events"] > 0
@@ -83,7 +83,7 @@ def test_relay_big_body(tmp_path: Path) -> None:
 
 def test_live_drives_chats_to_the_end(tmp_path: Path) -> None:
     short = ("--minutes", "0.6", "--sessions-per-s", "2", "--replicas", "2", "--kv-tokens", "60000")
-    printed, figures = run_with_peers("live.py", tmp_path, "--routers", "warmroute", *short)
+    printed, figures = run_with_peers("live", tmp_path, "--routers", "warmroute", *short)
 
     [one] = figures["warmroute"]
     assert one["requests"] > 20
@@ -96,7 +96,7 @@ def test_live_drives_chats_to_the_end(tmp_path: Path) -> None:
 
 def test_shared_hits_with_and_without_redis(tmp_path: Path) -> None:
     short = ("--minutes", "0.5", "--sessions-per-s", "2", "--time-scale", "20")
-    printed, figures = run("shared.py", tmp_path, "--routers", "2", "--replicas", "2", "--kv-tokens", "60000", *short)
+    printed, figures = run("shared", tmp_path, "--routers", "2", "--replicas", "2", "--kv-tokens", "60000", *short)
 
     assert list(figures) == ["1 router", "2 routers, Redis", "2 routers, no Redis"]
     for name, (one,) in figures.items():
@@ -110,7 +110,7 @@ def test_shared_hits_with_and_without_redis(tmp_path: Path) -> None:
 
 
 def test_shared_latency_of_every_kind_of_request(tmp_path: Path) -> None:
-    printed, figures = run("shared.py", tmp_path, "--latency", "--seconds", "0.5")
+    printed, figures = run("shared", tmp_path, "--latency", "--seconds", "0.5")
 
     known, new, found, stopped = "known session", "new session", "another router's session", ", Redis stopped"
     assert list(figures) == [known, known + stopped, new, found, new + stopped]
@@ -126,7 +126,7 @@ def test_shared_latency_of_every_kind_of_request(tmp_path: Path) -> None:
 
 
 def test_shared_commands_are_told_apart(tmp_path: Path) -> None:
-    printed, figures = run("shared.py", tmp_path, "--commands", "--seconds", "1", "--rates", "60")
+    printed, figures = run("shared", tmp_path, "--commands", "--seconds", "1", "--rates", "60")
 
     [one] = figures["60 requests/s"]
     assert one["requests"] > 20
@@ -140,7 +140,7 @@ def test_shared_commands_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_shared_memory_of_a_turn(tmp_path: Path) -> None:
-    printed, figures = run("shared.py", tmp_path, "--memory", "--turns", "100")
+    printed, figures = run("shared", tmp_path, "--memory", "--turns", "100")
 
     by_prompt, by_header = figures["sessions by their prompts"][0], figures["with x-session-id"][0]
     for one in (by_prompt, by_header):
@@ -153,7 +153,7 @@ def test_shared_memory_of_a_turn(tmp_path: Path) -> None:
 
 def test_shared_warm_counts_every_follow_up(tmp_path: Path) -> None:
     short = ("--sessions", "12", "--replicas", "2", "--time-scale", "16", "--concurrency", "3")
-    printed, figures = run("shared.py", tmp_path, "--warm", *short)
+    printed, figures = run("shared", tmp_path, "--warm", *short)
 
     [other], [again] = figures["other router, at once"], figures["new routers, after a kill"]
     assert (other["turns"], again["turns"]) == (24, 12)
