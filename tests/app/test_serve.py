@@ -223,3 +223,13 @@ async def test_the_log_can_be_turned_off(stage: Stage) -> None:
         served.send(signal.SIGTERM)
         _, err = await served.ended()
     assert events(err) == []
+
+
+async def test_more_files_are_opened_than_the_soft_limit_lets_a_shell_open(stage: Stage) -> None:
+    replica = await stage.replica()
+    lowered = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh"]
+    async with serving("--replica", replica.url, through=lowered) as served:
+        clients = [await stage.client(served) for _ in range(100)]
+        for client in clients:
+            client.send(chat())
+        assert {(await client.answer()).status for client in clients} == {200}

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -110,24 +110,27 @@ class Served:
 
 
 async def launch(
-    *arguments: str, workers: int = 1, variables: Mapping[str, str] | None = None
+    *arguments: str, workers: int = 1, variables: Mapping[str, str] | None = None, through: Sequence[str] = ()
 ) -> asyncio.subprocess.Process:
-    """Start it in a process group of its own, as a shell does; `variables` are added to its environment."""
+    """Start it in a process group of its own, as a shell does; `variables` are added to its environment.
+
+    `through`: a command that ends in running the rest of its arguments.
+    """
     clean = {name: value for name, value in os.environ.items() if not name.upper().startswith("WARMROUTE_")}
     several = ["--workers", str(workers)] if workers > 1 else []
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "router", "serve", "--port", "0", "--admin-port", "0", *several, *arguments,
+        *through, sys.executable, "-m", "router", "serve", "--port", "0", "--admin-port", "0", *several, *arguments,
         env=clean | dict(variables or {}), stdout=pipe, stderr=pipe, start_new_session=True,
     )  # fmt: skip
 
 
 @contextlib.asynccontextmanager
 async def serving(
-    *arguments: str, workers: int = 1, variables: Mapping[str, str] | None = None
+    *arguments: str, workers: int = 1, variables: Mapping[str, str] | None = None, through: Sequence[str] = ()
 ) -> AsyncIterator[Served]:
     """Run it until the end of the block, at which it is killed."""
-    served = Served(await launch(*arguments, workers=workers, variables=variables), workers)
+    served = Served(await launch(*arguments, workers=workers, variables=variables, through=through), workers)
     try:
         await served.ready()
         yield served

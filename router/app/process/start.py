@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import resource
 import signal
 import socket
 import sys
@@ -25,6 +27,7 @@ def run(effective: Effective) -> int:
     Raises StartError when a port is taken, the TLS files are unusable or a worker can't start.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # one that comes before it can be heeded must not end the start
+    _open_files_up_to_the_hard_limit()
     settings = effective.settings
     set_up_logging(settings.log_level)
     client_socket = _listen(settings.host, settings.port)
@@ -35,6 +38,13 @@ def run(effective: Effective) -> int:
     else:
         uvloop.run(_serve_alone(effective, Sockets(client_socket, admin_sockets[0]), ready))
     return 0
+
+
+def _open_files_up_to_the_hard_limit() -> None:
+    """A request takes two files, and the usual soft limit of 1,024 is there for programs that use select(2)."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):  # macOS names no hard limit and takes less than that
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve_alone(effective: Effective, sockets: Sockets, ready: Callable[[], None]) -> None:
