@@ -7,18 +7,18 @@ from fastapi.responses import JSONResponse, Response
 
 from router.app.house import House
 
-READING = ["GET", "HEAD"]
-
 
 def add_probe_routes(app: FastAPI, house: House) -> None:
     """Add /livez and /readyz to an application."""
 
-    @app.api_route("/livez", methods=READING, response_class=Response)
+    @app.head("/livez", include_in_schema=False)
+    @app.get("/livez", response_class=Response)
     async def live() -> Response:
         """200 with an empty body while the process runs."""
         return Response()
 
-    @app.api_route("/readyz", methods=READING, response_class=JSONResponse)
+    @app.head("/readyz", include_in_schema=False)
+    @app.get("/readyz", response_class=JSONResponse)
     async def ready() -> Response:
         """200 while at least one replica is up and awake, and the router is not told to stop; else 503."""
         return readiness(house)

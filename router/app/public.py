@@ -8,20 +8,22 @@ from starlette.exceptions import HTTPException
 
 from router.app.house import House
 from router.app.pages import ForPages
-from router.app.probes import READING, add_probe_routes, readiness
+from router.app.probes import add_probe_routes, readiness
 
 
 def public_app(house: House) -> FastAPI:
     """Return the application for what is not proxied on the client port."""
     app = FastAPI(title="Warmroute", openapi_url=None)
 
-    @app.api_route("/v1/models", methods=READING)
+    @app.head("/v1/models")
+    @app.get("/v1/models")
     async def list_models() -> dict[str, object]:
         return house.models.merged()
 
     add_probe_routes(app, house)
 
-    @app.api_route("/health", methods=READING)
+    @app.head("/health")
+    @app.get("/health")
     async def health() -> Response:
         return readiness(house)
 
