@@ -266,6 +266,23 @@ async def test_all_workers_drain(stage: Stage, redis: list[str]) -> None:
         assert (answer.status, answer.header("connection")) == (200, "close")
 
 
+async def test_workers_that_hear_of_both_signals_at_once_tell_their_streams(stage: Stage, redis: list[str]) -> None:
+    replica = await stage.replica(time_scale=1.0)
+    times = ["--drain-s", FOR_EVER, "--grace-s", FOR_EVER]
+    async with serving(*redis, "--replica", replica.url, *times, workers=2) as served:
+        client = await stage.client(served)
+        await begin(client)
+        end = asyncio.ensure_future(served.ended())
+        with served.only(0):
+            for _ in range(10):  # as `hurry` does, for a second: the parent has taken a later one for a second wish
+                served.send(signal.SIGTERM)
+                await asyncio.wait([end], timeout=0.1)
+        rest, _ = await client.remainder()
+        code, _ = await end
+    assert code == 0
+    assert b'"code":"router_stopping"' in last_event(rest)
+
+
 async def test_a_second_signal_has_workers_tell_their_streams(stage: Stage, redis: list[str]) -> None:
     replica = await stage.replica(time_scale=1.0)
     times = ["--drain-s", FOR_EVER, "--grace-s", FOR_EVER]

@@ -21,6 +21,10 @@ LOGGER = logging.getLogger("warmroute.stop")
 SAME_SIGNAL_S = 0.5
 """Ctrl-C in a wrapper and `timeout` signal a process and then its group: so near together they are one wish."""
 
+HURRY = signal.SIGUSR1
+"""A parent's word to a worker that the end was asked for again. SIGTERM would not do: the worker, which heard of the
+first wish later, may take the two for one."""
+
 LAST_BYTES_S = 0.5
 """How long a client has to take the event that its stream is cut; then its connection is reset."""
 
@@ -49,7 +53,7 @@ class Stop:
         The end of the loop would give them their default back, and one that comes then would spoil the exit code.
         """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, HURRY):
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
 
@@ -58,6 +62,11 @@ class Stop:
         if not self.wanted.is_set():
             self._since_s = asyncio.get_running_loop().time()
             self.wanted.set()
+
+    def hurry(self) -> None:
+        """Want the end at once."""
+        self.ask()
+        self.hurried.set()
 
     def signalled(self) -> None:
         """Take a signal: the first asks, a later one hurries."""

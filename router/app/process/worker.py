@@ -20,7 +20,7 @@ from router.app.house import House
 from router.app.process.reload import take
 from router.app.process.reloads import Order, Report
 from router.app.process.serve import Sockets, StartError, serve, set_up_logging
-from router.app.process.stopping import Stop
+from router.app.process.stopping import HURRY, Stop
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -49,6 +49,7 @@ def main(clients: int, admin: int, link: int) -> int:
 async def _work(sockets: Sockets, end: socket.socket) -> int:
     stop = Stop()
     stop.listen()
+    asyncio.get_running_loop().add_signal_handler(HURRY, stop.hurry)
     try:
         return await _serve(sockets, end, stop)
     finally:

@@ -25,7 +25,7 @@ from router.app.process import certificate
 from router.app.process.reload import Files, compare, listen, log, set_log_level
 from router.app.process.reloads import Order, Report
 from router.app.process.serve import StartError
-from router.app.process.stopping import END_S, LAST_BYTES_S, Stop, until
+from router.app.process.stopping import END_S, HURRY, LAST_BYTES_S, Stop, until
 from router.app.process.worker import LENGTH_BYTES, READY, RELOAD
 from router.app.roster.engines import keep_running
 from router.app.settings.sources import ConfigError, Effective
@@ -239,7 +239,7 @@ class _Worker:
 
     def hurry(self) -> None:
         """Let it cut its requests, say so to those who wait for them, and end."""
-        self.process.terminate()
+        self.process.send_signal(HURRY)
 
     def kill(self) -> None:
         """End it at once."""
