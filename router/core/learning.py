@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from router.core.latency import TokenSize
 from router.core.ticket import Settlement, Ticket
-from router.core.tokens import TurnEnds
+from router.core.tokens import ESTIMATED_RATIO, TurnEnds
 from router.core.types import Outcome, Usage
+
+SURE_BLOCKS = 2
+"""Blocks of the engine by which a report may stay behind an exact prediction: it rounds down."""
 
 MIN_ANSWER_TOKENS = 48
 """Answers shorter than three of vLLM's default blocks vanish in the rounding to whole blocks: nothing to learn."""
@@ -18,16 +21,27 @@ def settlement_of(ticket: Ticket, outcome: Outcome, served: bool, size: TokenSiz
     answer_bytes = int(answer_tokens * size.bytes_per_token)
     if ticket.request.prompt is not None:
         answer_bytes += ticket.request.prompt.open_bytes or 0
-    cached, believed = usage.cached_tokens, ticket.residency_tokens
     return Settlement(
         served=served,
         computed=served or ticket.first_byte_s is not None,
-        overestimated=cached is not None and cached + 2 * ticket.replica.block_tokens < believed,
+        overestimated=usage.cached_tokens is not None and _overestimated(ticket, usage.cached_tokens),
         answer_bytes=answer_bytes,
         prompt_tokens=usage.prompt_tokens or ticket.decision.prompt_tokens,
         answer_tokens=answer_tokens,
         bytes_per_token=size.bytes_per_token,
     )
+
+
+def _overestimated(ticket: Ticket, cached_tokens: int) -> bool:
+    """Tell whether an engine had clearly less of a prompt than it was believed to hold.
+
+    A false alarm costs more than an eviction noticed late: it takes all that was not used since for evicted.
+    """
+    if ticket.scale is None or ticket.lease is None:
+        return False
+    estimated = ticket.scale.estimated_tokens(ticket.lease.fresh_from)
+    slack = SURE_BLOCKS * ticket.replica.block_tokens + ESTIMATED_RATIO * estimated
+    return cached_tokens + slack < ticket.residency_tokens
 
 
 def learn_from_answer(turns: TurnEnds, size: TokenSize, ticket: Ticket, usage: Usage) -> None:

@@ -11,6 +11,10 @@ from router.core.latency import TokenSize
 from router.core.prompt import open_hash
 from router.core.types import Prompt
 
+ESTIMATED_RATIO = 0.25
+"""Share of an estimated count by which an engine's own may differ: bytes per token differ that much between the
+beginning of a prompt and the whole."""
+
 _ANSWER_BITS = 24
 _ANSWER_MASK = (1 << _ANSWER_BITS) - 1
 _OPEN_BITS = 0x2545F491_4F6CDD1D
@@ -131,6 +135,10 @@ class TokenScale:
         if end_bytes < anchor_bytes:
             return self.anchor_tokens * end_bytes / anchor_bytes
         return self.anchor_tokens + (end_bytes - anchor_bytes) / self._bytes_per_token
+
+    def estimated_tokens(self, blocks: int) -> float:
+        """Return how many of the tokens of the first `blocks` blocks are estimated: those that no turn's end bounds."""
+        return self.tokens(blocks) - (self.anchor_tokens if blocks >= self.anchor else 0)
 
     @property
     def answer_follows(self) -> bool:

@@ -12,14 +12,11 @@ from router.core.misses.turn import Recognised
 from router.core.misses.types import Cause, Change, TurnAccount
 from router.core.replica import DEFAULT_BLOCK_TOKENS
 from router.core.ticket import Ticket
+from router.core.tokens import ESTIMATED_RATIO
 from router.core.types import Decision, Outcome, OutcomeKind, Prompt, Reason, ReplicaId, Usage
 
 LEAST_LOST_BLOCKS = 2
 """Blocks of the engine below which nothing is taken for lost: it rounds down, and always computes a prompt's end."""
-
-ESTIMATED_RATIO = 0.25
-"""Share of a history below which nothing is taken for lost where its length is an estimate: bytes per token differ
-that much between the beginning of a prompt and the whole."""
 
 _MOVED = {
     Reason.SPILLED: Cause.SPILLED,
