@@ -13,8 +13,14 @@ from typing import Any
 
 import pytest
 import uvloop
+from hypothesis import HealthCheck, settings
 
 from tests.rig.stage import Stage
+
+# How long anything takes is no property of the code: machines are busy, and the first draw of text makes a table that
+# takes seconds where nothing is cached.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
