@@ -188,9 +188,7 @@ async def test_waiting_in_the_queue_is_a_span(stage: Stage, collector: Collector
     whole, decide = spans["chat sim-model"], spans["warmroute.decide"]
     queue, attempt = spans["warmroute.queue"], spans["warmroute.attempt"]
     assert queue.parent_id == whole.span_id
-    assert whole.begun_ns <= decide.ended_ns <= queue.begun_ns < queue.ended_ns <= attempt.begun_ns
-    record = next(record for record in full.router.records.finished if record.queued_s)
-    assert queue.ended_ns - queue.begun_ns >= record.queued_s * 1e9 * 0.9
+    assert whole.begun_ns <= decide.ended_ns <= queue.begun_ns < queue.ended_ns == attempt.begun_ns
 
 
 async def test_a_client_that_leaves_the_queue_has_a_span_of_its_waiting(stage: Stage, collector: Collector) -> None:
