@@ -18,7 +18,7 @@ def turn(turns: int, name: str, opening: Said = LONG) -> RoutingRequest:
 
 
 def left_of_an_older_chat(fleet: Fleet, request: RoutingRequest, fewer_tokens: int) -> float:
-    """Share of it that is still believed to be held after the request's replica had so many tokens fewer than thought."""
+    """Share of it that is still believed to be held once the replica had so many tokens fewer of the request."""
     predicted = fleet.explain(request, 10.0).matched_tokens
     assert predicted > 1000
     before = fleet.explain(turn(2, "x", OTHERS), 10.0).matched_tokens

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator
@@ -13,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 
+from tests.rig import programs
 from tests.rig.sharing import eventually
 
 REQUIRED = "REQUIRE_PROMETHEUS"
@@ -26,13 +24,7 @@ PORTS_TRIED = 3
 
 def program(name: str) -> str:
     """The path of prometheus or promtool; without it the test is skipped."""
-    found = shutil.which(name)
-    if found is None:
-        reason = f"{name} is not installed (on Debian: apt install prometheus)"
-        if os.environ.get(REQUIRED):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+    return programs.program(name, "on Debian: apt install prometheus", REQUIRED)
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

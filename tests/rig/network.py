@@ -29,11 +29,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
-import pytest
-
 from tests.adapters.discovery.name_server import NameServer
 from tests.rig.client import DEADLINE_S
 from tests.rig.inside import Host, enter
+from tests.rig.programs import absent
 from tests.rig.relayed import Relay
 
 REQUIRED = "REQUIRE_NETWORK"
@@ -66,7 +65,7 @@ def missing() -> str:
 def require_network() -> None:
     """Skip the test on a machine that can't do this, or fail it where REQUIRE_NETWORK is set."""
     if reason := missing():
-        pytest.fail(reason) if os.environ.get(REQUIRED) else pytest.skip(reason)
+        absent(reason, REQUIRED)
 
 
 class Network:

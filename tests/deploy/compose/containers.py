@@ -15,12 +15,11 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-import pytest
-
 from tests.contract.pages import ROOT
 from tests.deploy.compose.project import Mount, Service, entrypoint, image_environment, source_of
 from tests.deploy.tools import program
 from tests.redis_server import redis_server_path
+from tests.rig import programs
 from tests.rig.inside import Host, Running, children, enter
 from tests.rig.network import REQUIRED, Network
 from tests.rig.sharing import eventually
@@ -44,13 +43,7 @@ _DROPPED = ("--clear-groups", "--inh-caps=-all", "--ambient-caps=-all", "--bound
 
 
 def bwrap() -> str:
-    found = shutil.which("bwrap")
-    if found is None:
-        reason = "bwrap is not installed (on Debian: apt install bubblewrap)"
-        if os.environ.get(REQUIRED):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+    return programs.program("bwrap", "on Debian: apt install bubblewrap", REQUIRED)
 
 
 async def until_nothing_is_amiss(look: Callable[[], Awaitable[str]]) -> None:

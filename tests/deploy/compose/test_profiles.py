@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.pages import DOCS, ROOT
 from tests.deploy.compose.project import ENV_FILE, FILE, default_profiles, services
+from tests.rig.programs import absent
 
 COMMON = {"router-1", "router-2", "valkey", "prometheus", "grafana"}
 VLLM = {"vllm-1", "vllm-2"}
@@ -114,10 +115,7 @@ def _compose() -> list[str]:
             said = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, check=False).stdout
             if re.match(r"v?([2-9]|\d\d)\.", said):
                 return command
-    reason = "Docker Compose 2 or later is not installed"
-    if os.environ.get(REQUIRED):
-        pytest.fail(reason)
-    pytest.skip(reason)
+    return absent("Docker Compose 2 or later is not installed", REQUIRED)
 
 
 def _minutes(time_s: int) -> str:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from deploy.helm.generate import CHART
-from tests.deploy.kubernetes.rendered import REQUIRED, Object
+from tests.deploy.kubernetes.rendered import FETCHED, REQUIRED, Object
+from tests.rig.programs import program
 
 NAMESPACE = "llm"
 SECRET = {"existingSecret": "warmroute"}
@@ -28,20 +26,9 @@ def helm(*arguments: str | Path, values: dict[str, Any] | None = None) -> subpro
     # Nothing of whoever runs the tests: no plugins, no cluster.
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KUBECONFIG": os.devnull}
     return subprocess.run(
-        [_program(), *arguments, *more],
+        [program("helm", FETCHED, REQUIRED), *arguments, *more],
         input=json.dumps(values), capture_output=True, text=True, timeout=50, check=False, env=env,
     )  # fmt: skip
-
-
-def _program() -> str:
-    beside = Path(sys.executable).parent / "helm"
-    found = str(beside) if beside.is_file() else shutil.which("helm")
-    if found is None:
-        reason = "helm is not installed (tests/deploy/kubernetes/fetch_kubectl.py puts one into .venv)"
-        if os.environ.get(REQUIRED):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
 
 
 def template(values: dict[str, Any], release: str = "warmroute") -> tuple[Object, ...]:

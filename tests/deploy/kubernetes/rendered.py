@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.contract.pages import ROOT
+from tests.rig.programs import program
 
 Object = dict[str, Any]
 
 PLACE = ROOT / "deploy" / "kubernetes"
 REQUIRED = "REQUIRE_KUBECTL"
 """Where this variable is set, a missing kubectl is a failure."""
+FETCHED = "tests/deploy/kubernetes/fetch_kubectl.py puts one into .venv"
 
 OVERLAYS = ("service", "try", "sidecar", "beside-vllm")
 ALL = (*(f"overlays/{name}" for name in OVERLAYS), "base", "rights", "rights/pods", "engines/simulated", "engines/vllm")
@@ -32,14 +30,7 @@ WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet"}
 
 def kubectl() -> str:
     """The path of kubectl; without it the test is skipped."""
-    beside = Path(sys.executable).parent / "kubectl"
-    found = str(beside) if beside.is_file() else shutil.which("kubectl")
-    if found is None:
-        reason = "kubectl is not installed (tests/deploy/kubernetes/fetch_kubectl.py puts one into .venv)"
-        if os.environ.get(REQUIRED):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+    return program("kubectl", FETCHED, REQUIRED)
 
 
 def kustomize(folder: Path) -> list[Object]:
