@@ -28,7 +28,7 @@ ALWAYS = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 LISTED = TAKEN_IN + "files.md"
 
 NEEDS = {
-    "demo": "Takes a minute.",
+    "demo": "Takes a minute, after the installation.",
     "checkout": "In a checkout.",
     "gpu": "Needs a GPU and vLLM.",
     "cluster": "Needs a Kubernetes cluster.",

@@ -28,8 +28,9 @@ def drawing(text: str) -> str:
     parts = [*(_column(number, name, y) for number, name in enumerate(names)), *arrows]
     title = html.escape("; ".join(f"{one} to {other}: {label}" for one, other, label in found))
     return (
-        f'<div class="states"><svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{y + GAP_PX}" '
-        f'viewBox="0 0 {width} {y + GAP_PX}"><title>{title}</title>{"".join(parts)}</svg></div>'
+        f'<div class="states" data-search-exclude><svg xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'width="{width}" height="{y + GAP_PX}" viewBox="0 0 {width} {y + GAP_PX}">'
+        f"<title>{title}</title>{''.join(parts)}</svg></div>"
     )
 
 

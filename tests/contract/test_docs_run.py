@@ -38,7 +38,7 @@ EXPECTED = {
     ("keeping-sessions-warm", 1): r"vllm:prefix_cache_hits_total",
     ("troubleshoot", 1): r'"scores"',
     ("watch-from-a-terminal", 1): r"from cache",
-    ("explain-a-request", 3): r"(?s)turn 2  loses 1.* of 1.*stamped.*\nturn 2 would lose",
+    ("explain-a-request", 4): r"(?s)turn 2  loses 1.* of 1.*stamped.*\nturn 2 would lose",
 }
 """What the fleet blocks print, where the page says so."""
 
