@@ -77,6 +77,8 @@ async def test_what_is_lost_in_the_order_of_its_tokens(stage: Stage, viewer: Vie
         assert is_shown(row["figures"]["turns"], loss["turns"], count)
         assert is_shown(row["figures"]["prefill_s"], loss["prefill_s"], seconds)
     changed = viewer.page.locator("li[data-cause='system-changed']")
+    assert rows[[row["cause"] for row in rows].index("system-changed")]["figures"]["turns"] == ["1", "1"]
+    assert "1 turn, " in await changed.inner_text()
     assert "differs from that of the turn before" in await changed.inner_text()
     await changed.locator("summary").click()
     assert "Keep it word for word" in await changed.inner_text()

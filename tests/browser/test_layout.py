@@ -41,6 +41,27 @@ async def test_a_phone_scrolls_in_one_direction(stage: Stage, browser: Browser, 
     await context.close()
 
 
+async def test_a_desk_shows_all_columns_of_the_decisions_and_titles_on_one_line(stage: Stage, viewer: Viewer) -> None:
+    made = await busy_scene(stage)
+    await made.quiet()
+    await viewer.open(made.url)
+    await viewer.page.locator("#decisions tbody tr").first.wait_for()
+    wide = "each => [each.scrollWidth, each.clientWidth]"
+    needed, there = await viewer.page.locator("#decisions .scroll").evaluate(wide)
+    assert needed <= there
+    lines = await viewer.page.locator("li[data-cause='system-changed']").evaluate(
+        """each => {
+            each.querySelector('.loss-more').textContent = '10 turns, 312 ms of prefill';
+            const title = each.querySelector('.loss-title');
+            title.textContent = 'New session placed elsewhere';
+            return title.offsetHeight / parseFloat(getComputedStyle(title).lineHeight);
+        }"""
+    )
+    assert lines < 1.5
+    request = viewer.page.locator("#decisions tbody tr td:last-child .clipped").first
+    assert await request.text_content() == await request.get_attribute("title"), "it can be copied whole"
+
+
 async def test_everything_is_reached_by_keyboard_and_seen_to_be(stage: Stage, viewer: Viewer) -> None:
     made = await busy_scene(stage)
     await made.quiet()
@@ -82,8 +103,9 @@ async def test_the_window_switch_by_keyboard(stage: Stage, viewer: Viewer) -> No
     made = await busy_scene(stage)
     await viewer.open(made.url)
     chosen = viewer.page.locator("#windows input:checked")
-    assert await chosen.input_value() == "1h"
+    assert await chosen.input_value() == "5m", "the smallest that holds a router's first minute"
     await chosen.focus()
+    await viewer.page.keyboard.press("ArrowRight")
     await viewer.page.keyboard.press("ArrowRight")
     assert await chosen.input_value() == "24h"
     await viewer.page.reload()

@@ -105,3 +105,60 @@ async def test_a_linear_scale(stage: Stage, viewer: Viewer) -> None:
         [0, 2, 4, 6, 8],
         [0, 500, 1_000, 1_500],
     ]
+
+
+async def test_the_window_that_a_router_starts_with(stage: Stage, viewer: Viewer) -> None:
+    await opened(stage, viewer)
+    code = "return given.map(its.windowThatHolds);"
+    assert await run(viewer, "windows.js", code, [0.5, 300, 301, 3_600, 90_000]) == ["5m", "5m", "1h", "1h", "1h"]
+
+
+async def test_who_has_chosen_a_window_keeps_it(stage: Stage, viewer: Viewer) -> None:
+    await opened(stage, viewer)
+    code = """
+        const form = document.createElement('form');
+        for (const value of ['5m', '1h', '24h']) {
+            form.append(Object.assign(document.createElement('input'), { type: 'radio', name: 'w', value }));
+        }
+        const chosen = [];
+        sessionStorage.clear();
+        const windows = its.createWindows(form, (window) => chosen.push(window));
+        document.body.append(form); // a click elsewhere changes nothing
+        if (given) form.children[2].click();
+        windows.suit(20);
+        windows.suit(4000);
+        its.createWindows(form, (window) => chosen.push(`again ${window}`)).suit(20);
+        form.remove();
+        return chosen;
+    """
+    assert await run(viewer, "windows.js", code, False) == ["5m", "again 5m"]
+    assert await run(viewer, "windows.js", code, True) == ["24h", "again 24h"]
+
+
+async def test_numbers_of_things_agree(stage: Stage, viewer: Viewer) -> None:
+    await opened(stage, viewer)
+    assert await run(viewer, "format.js", "return [0, 1, 2].map((n) => its.plural(n, 'turn'));") == [
+        "0 turns",
+        "1 turn",
+        "2 turns",
+    ]
+    assert await run(viewer, "format.js", "return [its.unit(1, ' turn'), its.unit(2, ' turn')];") == [" turn", " turns"]
+
+
+async def test_nothing_evicted_yet_is_not_said_where_something_was(stage: Stage, viewer: Viewer) -> None:
+    await opened(stage, viewer)
+    code = "return its.ageSentence(given);"
+    said = {
+        evicted: await run(viewer, "charts/returns.js", code, {"ages": [], "evicted": evicted})
+        for evicted in (False, True)
+    }
+    assert said == {
+        False: "No replica has to evict anything yet.",
+        True: "No replica has to evict anything now.",
+    }
+    trend = "return its.hasEvicted(...given);"
+    nothing, some = {"too_late": [0, 0]}, {"too_late": [0, 1]}
+    evicted = {"cause": "evicted", "turns": 1}
+    assert not await run(viewer, "views/trends.js", trend, [nothing, [{"cause": "spilled", "turns": 3}]])
+    assert await run(viewer, "views/trends.js", trend, [some, []])
+    assert await run(viewer, "views/trends.js", trend, [nothing, [evicted]])

@@ -19,10 +19,14 @@ END_DEADLINE_S = 40.0
 
 
 @contextlib.contextmanager
-def demo(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A running demo that leads its own process group, so that what it leaves behind can be seen, and ended."""
+def demo(*arguments: str, ignoring: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A running demo that leads its own process group, so that what it leaves behind can be seen, and ended.
+
+    Signals that it starts with ignored, as a script's background job does, are named in `ignoring`.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", "router", "demo", *arguments],
+        ["sh", "-c", f"trap '' {ignoring}; exec \"$@\"" if ignoring else 'exec "$@"', "sh"]
+        + [sys.executable, "-m", "router", "demo", *arguments],
         env=os.environ | {"COLUMNS": "100", "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -87,6 +91,7 @@ def test_the_demo_compares_both_policies_and_ends() -> None:
     answered = figures(output, "requests answered")
     assert sum(figures(output, "requests per replica")) == sum(answered)
     assert "of the pooled cache's, 0.95 or more wanted" in output
+    assert re.search(r"worse than +round +robin's", " ".join(output.split()))
     assert "failed" not in output
     assert "make demo KEEP=1" in output
 
@@ -95,13 +100,27 @@ def test_kept_running_the_router_serves_until_ctrl_c() -> None:
     with demo("--seconds", "2", "--keep") as process:
         clients = read_until(process.stdout, r"clients +(http://\S+)/v1")[1]
         admin = read_until(process.stdout, r"admin +(http://\S+)/ ")[1]
-        body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5}
+        read_until(process.stdout, "5 times life's speed")
+        overview = httpx.get(f"{admin}/api/overview", trust_env=False).json()
+        assert list(overview["models"]) == ["sim-model"]
+        body = {"model": "sim-model", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5}
         answer = httpx.post(f"{clients}/v1/chat/completions", json=body, trust_env=False)
         assert answer.status_code == 200
         assert answer.json()["usage"]["completion_tokens"] == 5
         assert "warmroute_requests_total" in httpx.get(f"{admin}/metrics", trust_env=False).text
         process.send_signal(signal.SIGINT)
         assert process.wait(END_DEADLINE_S) == 0
+        assert_nothing_left(process)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_kept_running_by_a_script_it_ends_all_the_same(number: signal.Signals, code: int) -> None:
+    """What a script starts with & ignores SIGINT from its beginning."""
+    with demo("--seconds", "2", "--keep", ignoring="INT TERM") as process:
+        read_until(process.stdout, f"kill {process.pid}")
+        read_until(process.stdout, "life's speed")
+        process.send_signal(number)
+        assert process.wait(END_DEADLINE_S) == code
         assert_nothing_left(process)
 
 

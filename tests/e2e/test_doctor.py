@@ -61,7 +61,7 @@ async def test_a_sound_fleet_and_the_two_turn_line(stage: Stage) -> None:
     told = one(report, Check.TWO_TURNS)
     assert told.what == (
         f"hits rose by 1,952 of 1,965 tokens, 122 full blocks of 16, on the same replica ({router.id_of(warm)}) "
-        "(by the counters of all engines and the answer says the same)"
+        "(by the counters of all engines; the answer says the same)"
     )
     for check in (Check.GENERATES, Check.TOKEN_DETAILS, Check.PREFIX_CACHING, Check.VERSION, Check.REPLICA_STATE):
         assert len(all_of(report, check)) == 3

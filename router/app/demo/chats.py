@@ -3,14 +3,17 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
+from router.app.demo.lag import Lateness, watch
 from router.sim.workload import ChatSession, ChatTurn
 
+MODEL = "sim-model"
+"""What the simulated replicas serve; each request names it, as real clients do."""
 # No limit on a generation; a replica that does not answer within a minute in a demo of one minute is broken.
 _TIMEOUT = httpx.Timeout(60.0)
 _NO_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -39,6 +42,7 @@ class Outcome:
 
     answers: list[Answer] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    lateness: Lateness = field(default_factory=Lateness)
 
     @property
     def hit_ratio(self) -> float:
@@ -56,9 +60,18 @@ class Pace:
 
 
 async def drive(
-    url: str, sessions: Iterable[ChatSession], pace: Pace, seconds: float, told: Callable[[Outcome], None]
+    url: str,
+    sessions: Iterable[ChatSession],
+    pace: Pace,
+    seconds: float,
+    told: Callable[[Outcome], None],
+    *,
+    watched: Mapping[str, str],
 ) -> Outcome:
-    """Runs the sessions against `url` and stops after `seconds`, wherever they are; `told` after each answer."""
+    """Runs the sessions against `url` and stops after `seconds`, wherever they are; `told` after each answer.
+
+    `watched` are URLs by process that are asked meanwhile, to see how late each one is.
+    """
     outcome = Outcome()
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT, limits=_NO_LIMITS, trust_env=False) as client:
 
@@ -66,12 +79,16 @@ async def drive(
             await asyncio.sleep(session.starts_s * pace.wall_per_workload_s)
             await _converse(client, session, pace, outcome, told)
 
+        watching = asyncio.create_task(watch(watched, outcome.lateness))
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for session in sessions:
                     group.create_task(run(session))
         except TimeoutError:
             pass
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
     return outcome
 
 
@@ -94,6 +111,7 @@ async def _converse(
 async def ask(client: httpx.AsyncClient, turn: ChatTurn) -> Answer:
     """Streams one turn; httpx.HTTPError or ValueError when the answer is not a whole one."""
     body = {
+        "model": MODEL,
         "messages": turn.messages,
         "max_tokens": turn.max_tokens,
         "ignore_eos": True,  # the workload has drawn how long the answer is

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from router.app.demo.chats import Outcome, Pace, drive
+from router.app.demo.chats import MODEL, Outcome, Pace, drive
 from router.app.demo.pooled import pooled_hit_ratio
 from router.app.demo.processes import DemoFailed, RouterUrls, router, simulated_fleet
 from router.app.demo.report import Result, result_of, table, verdicts
@@ -63,8 +64,9 @@ def run_demo(plan: Plan, console: Console) -> int:
         for label, policy in POLICIES.items():
             stays = plan.keep and policy == "affinity"
             with contextlib.ExitStack() as processes:
-                running = processes.enter_context(_router_over_cold_fleet(plan, policy, stays))
-                outcome = _chat(running.clients, label, plan, console)
+                running, fleet = processes.enter_context(_router_over_cold_fleet(plan, policy, stays))
+                watched = {"router": f"{running.clients}/livez", "replicas": f"{fleet[0]}/health"}
+                outcome = _chat(running.clients, watched, label, plan, console)
                 if stays:
                     urls = running
                     kept.push(processes.pop_all())
@@ -79,8 +81,10 @@ def run_demo(plan: Plan, console: Console) -> int:
 
 
 @contextlib.contextmanager
-def _router_over_cold_fleet(plan: Plan, policy: str, stays: bool) -> Iterator[RouterUrls]:
-    simulated = ["--time-scale", str(TIME_SCALE), "--stream-interval", str(STREAM_INTERVAL_TOKENS)]
+def _router_over_cold_fleet(plan: Plan, policy: str, stays: bool) -> Iterator[tuple[RouterUrls, list[str]]]:
+    """The router's URLs and the replicas'."""
+    simulated = ["--model", MODEL]
+    simulated += ["--time-scale", str(TIME_SCALE), "--stream-interval", str(STREAM_INTERVAL_TOKENS)]
     defaults = Settings()
     port, admin_port = (_free(defaults.port), _free(defaults.admin_port)) if stays else (0, 0)
     options = ["--policy", policy, "--port", str(port), "--admin-port", str(admin_port)]
@@ -89,7 +93,7 @@ def _router_over_cold_fleet(plan: Plan, policy: str, stays: bool) -> Iterator[Ro
         simulated_fleet(plan.replicas, simulated) as fleet,
         router(fleet, options) as urls,
     ):
-        yield urls
+        yield urls, fleet
 
 
 def _free(port: int) -> int:
@@ -101,7 +105,7 @@ def _free(port: int) -> int:
         return 0
 
 
-def _chat(url: str, label: str, plan: Plan, console: Console) -> Outcome:
+def _chat(url: str, watched: dict[str, str], label: str, plan: Plan, console: Console) -> Outcome:
     simulated_s = plan.seconds * TIME_SCALE
     workload = ChatWorkload(SESSIONS_PER_S_PER_REPLICA * plan.replicas, simulated_s, SEED)
     pace = Pace(wall_per_workload_s=1 / TIME_SCALE, wall_per_think_s=THINK_RATIO / TIME_SCALE)
@@ -120,7 +124,7 @@ def _chat(url: str, label: str, plan: Plan, console: Console) -> Outcome:
             said = f"{len(outcome.answers)} requests, hit rate {outcome.hit_ratio:.2f}"
             bar.update(task, completed=time.monotonic() - started_s, said=said)
 
-        outcome = asyncio.run(drive(url, workload.sessions(), pace, plan.seconds, tell))
+        outcome = asyncio.run(drive(url, workload.sessions(), pace, plan.seconds, tell, watched=watched))
         bar.update(task, completed=plan.seconds)
     return outcome
 
@@ -137,32 +141,42 @@ def _result(outcome: Outcome, plan: Plan) -> Result:
 def _report(results: dict[str, Result], failures: list[str], console: Console) -> None:
     console.print(table(results))
     console.print(f"Seconds are those of the simulated replicas: the client's own times {TIME_SCALE:g}.", style="dim")
-    for verdict in verdicts(results["Warmroute"]):
+    for verdict in verdicts(*(results[label] for label in POLICIES)):
         console.print(f"Warmroute: {verdict}")
     if failures:
         console.print(f"[red]{len(failures)} requests failed[/], the first: {failures[0]}")
 
 
 def _serve_until_interrupted(urls: RouterUrls, console: Console) -> None:
-    """The router and its fleet stay until Ctrl-C."""
-    console.print(
-        f"\nRunning until Ctrl-C:\n"
-        f"  clients  {urls.clients}/v1    any OpenAI client: base_url={urls.clients}/v1, any api_key\n"
-        f"  admin    {urls.admin}/  in a browser; and /metrics, /api/overview, /api/decisions\n"
-        f"  try it   curl {urls.clients}/v1/chat/completions -H 'content-type: application/json' "
-        f"""-d '{{"messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 20}}'""",
-        highlight=False,
-        soft_wrap=True,
-    )
+    """The router and its fleet stay until Ctrl-C, SIGINT from elsewhere, or another signal that ends the demo."""
     with contextlib.suppress(KeyboardInterrupt):
+        _say_where(urls, console)
         threading.Event().wait()
 
 
+def _say_where(urls: RouterUrls, console: Console) -> None:
+    console.print(
+        f"\nRunning until Ctrl-C, or `kill {os.getpid()}`:\n"
+        f"  clients  {urls.clients}/v1    any OpenAI client: base_url={urls.clients}/v1, any api_key\n"
+        f"  admin    {urls.admin}/  in a browser; and /metrics, /api/overview, /api/decisions\n"
+        f"  try it   curl {urls.clients}/v1/chat/completions -H 'content-type: application/json' "
+        f"""-d '{{"model": "{MODEL}", "messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 20}}'\n"""
+        f"The replicas go on at {TIME_SCALE:g} times life's speed: times in the dashboard, `warmroute top` and the "
+        f"API are the wall's, 1/{TIME_SCALE:g} of those in the table above, and rates {TIME_SCALE:g} times as high.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
 def _end_on_signals() -> None:
-    """A terminal that closes and a supervisor that stops end the child processes too."""
+    """A terminal that closes and a supervisor that stops end the child processes too.
+
+    A script's background job starts with SIGINT ignored, and Python then leaves it so: here it ends the demo as well.
+    """
 
     def leave(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -82,8 +82,20 @@ def _table(rows: Sequence[Finding]) -> Table:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Return how many there are of each level, worst first."""
+    """Return how many there are of each level, worst first, and in how many lines where that is another number."""
     counts = Counter(finding.level for finding in findings)
-    names = {Level.PROBLEM: "problem", Level.WARNING: "warning", Level.NOTE: "note"}
-    told = [f"{counts[level]} {name}{'s' * (counts[level] != 1)}" for level, name in names.items()]
-    return f"{', '.join(told)}, {counts[Level.OK]} ok"
+    lines = Counter(finding.level for finding in gathered(findings))
+    names = {Level.PROBLEM: "problem", Level.WARNING: "warning", Level.NOTE: "note", Level.OK: "check"}
+    told = [
+        f"{_counted(counts[level], name)}{' ok' * (level is Level.OK)}{_in_lines(counts[level], lines[level])}"
+        for level, name in names.items()
+    ]
+    return ", ".join(told)
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}{'s' * (count != 1)}"
+
+
+def _in_lines(count: int, lines: int) -> str:
+    return f" in {_counted(lines, 'line')}" if lines != count else ""

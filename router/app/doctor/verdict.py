@@ -109,7 +109,7 @@ def _hits(evidence: Evidence, all_seen: bool) -> Hits | None:
     counted = moved.hits_tokens + moved.external_hits_tokens
     quiet = all_seen and bool(evidence.after) and moved.queries_tokens == (evidence.second.prompt_tokens or -1)
     if quiet and told in (None, counted):
-        agree = " and the answer says the same" if told is not None else ""
+        agree = "; the answer says the same" if told is not None else ""
         return Hits(int(counted), int(moved.external_hits_tokens), f"by the counters of all engines{agree}")
     if told is not None:
         why = "the counters could not all be read" if not all_seen else "other requests moved the counters"

@@ -33,8 +33,11 @@ def test_a_line_has_what_why_and_what_to_change() -> None:
     assert line_of(SAME[0]).count("\n") == 0
 
 
-def test_levels_are_counted_for_each_replica() -> None:
-    assert summary(REPORT.findings) == "1 problem, 0 warnings, 0 notes, 3 ok"
+def test_the_summary_counts_checks_and_the_lines_that_they_are_shown_in() -> None:
+    assert summary(REPORT.findings) == "1 problem, 0 warnings, 0 notes, 3 checks ok in 1 line"
+    assert summary(SAME[:1]) == "0 problems, 0 warnings, 0 notes, 1 check ok"
+    notes = [Finding(Level.NOTE, Check.VERSION, name, what) for name in NAMES for what in ("a", "b")]
+    assert summary(notes) == "0 problems, 0 warnings, 6 notes in 2 lines, 0 checks ok"
 
 
 def test_a_problem_makes_a_report_unsound_and_a_warning_does_not() -> None:

@@ -66,7 +66,7 @@ def test_the_line_of_the_runbook() -> None:
     assert told.level is Level.OK
     assert told.what == (
         "hits rose by 2,176 of 2,182 tokens, 136 full blocks of 16, on the same replica (r-00000001) "
-        "(by the counters of all engines and the answer says the same)"
+        "(by the counters of all engines; the answer says the same)"
     )
 
 

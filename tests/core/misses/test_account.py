@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from router.core.fleet import Fleet
-from router.core.misses.account import ESTIMATED_RATIO, LEAST_LOST_BLOCKS, account, served
+from router.core.misses.account import LEAST_LOST_BLOCKS, account, served
 from router.core.misses.sessions import Sessions
 from router.core.misses.types import Cause, TurnAccount
 from router.core.types import EngineReport, Outcome, OutcomeKind, Prompt, RoutingRequest, Usage

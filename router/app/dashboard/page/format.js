@@ -80,9 +80,13 @@ export const clock = (value) => (isKnown(value) ? CLOCK.format(value * 1000) : U
 /** @param {number} value Unix time in seconds. */
 export const minute = (value) => MINUTE.format(value * 1000);
 
+/** What follows a number: turn, turns.
+ * @param {number} number @param {string} one @param {string} [many] */
+export const unit = (number, one, many = `${one}s`) => (number === 1 ? one : many);
+
 /** One turn, two turns.
  * @param {number} number @param {string} one @param {string} [many] */
-export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+export const plural = (number, one, many) => `${count(number)} ${unit(number, one, many)}`;
 
 /** What is not text is not known.
  * @param {unknown} value */

@@ -113,6 +113,7 @@ function readWhatIsOld() {
 /** @param {string} event @param {any} data */
 function heard(event, data) {
   if (event === 'overview') {
+    windows.suit(data.uptime_s);
     state.setOverview(data);
     status.about(data);
     status.live();
@@ -130,7 +131,7 @@ function heard(event, data) {
   }
 }
 
-createWindows(place('windows'), (window) => {
+const windows = createWindows(place('windows'), (window) => {
   state.window = window;
   epoch += 1;
   show('overview');

@@ -9,7 +9,8 @@ const LABEL_PX = 46; // what "1.4 h" and some air take
 
 /**
  * @typedef {{replica: string, age_s: number}} Age
- * @typedef {{returns: import('../types.js').Returns, ages: Age[]}} ReturnData
+ * @typedef {{returns: import('../types.js').Returns, ages: Age[], evicted: boolean}} ReturnData  Whether anything is
+ *   known to have been evicted in the window.
  */
 
 /** @param {number[]} values */
@@ -108,8 +109,8 @@ export function returnSentence({ returns }) {
 }
 
 /** @param {ReturnData} data */
-export function ageSentence({ ages }) {
-  if (!ages.length) return 'No replica has to evict anything yet.';
+export function ageSentence({ ages, evicted }) {
+  if (!ages.length) return evicted ? 'No replica has to evict anything now.' : 'No replica has to evict anything yet.';
   const each = ages.map((age) => `${age.replica} after ${seconds(age.age_s)}`);
   return `Unused blocks are evicted: ${each.join(', ')}.`;
 }

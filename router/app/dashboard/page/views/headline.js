@@ -1,7 +1,7 @@
 /** The first answer: how much of the prompts came from cache, and what that saved. */
 
 import { figure, h, meter, setFigure, setMeter, setText, show } from '../dom.js';
-import { amount, count, knownRatio, percent, seconds } from '../format.js';
+import { amount, count, knownRatio, percent, seconds, unit } from '../format.js';
 
 const UNSAID =
   'No answer says what was cached: start vLLM with --enable-prompt-tokens-details, and for streams with ' +
@@ -16,8 +16,9 @@ export function createHeadline(section, saved) {
   const reported = figure('reported_prompt_tokens');
   const [hits, queries] = [figure('counter_hits_tokens'), figure('counter_queries_tokens')];
   const who = h('span', {});
-  const ofAnswers = h('p', { class: 'note' }, cached, ' of ', reported, ' tokens reported on');
-  const ofCounters = h('p', { class: 'note', hidden: true }, hits, ' of ', queries, ' tokens, by /metrics');
+  const [ofReported, ofQueries, ofPrompt, ofRequests] = Array.from({ length: 4 }, () => h('span', {}));
+  const ofAnswers = h('p', { class: 'note' }, cached, ' of ', reported, ofReported, ' reported on');
+  const ofCounters = h('p', { class: 'note', hidden: true }, hits, ' of ', queries, ofQueries, ', by /metrics');
   const prompt = figure('prompt_tokens');
   const requests = figure('requests');
   const failed = figure('failed');
@@ -28,7 +29,7 @@ export function createHeadline(section, saved) {
     h('p', { class: 'beside' }, h('b', {}, predicted), ' predicted by the router'),
     ofAnswers,
     ofCounters,
-    h('p', { class: 'note' }, prompt, ' prompt tokens in ', requests, ' requests, ', failed, ' failed'),
+    h('p', { class: 'note' }, prompt, ofPrompt, ' in ', requests, ofRequests, ', ', failed, ' failed'),
     silent,
   );
   const saving = createSaving(saved);
@@ -50,6 +51,10 @@ export function createHeadline(section, saved) {
       setFigure(reported, all.reported_prompt_tokens, amount);
       setFigure(prompt, all.prompt_tokens, amount);
       setFigure(requests, all.requests, count);
+      setText(ofReported, unit(all.reported_prompt_tokens, ' token'));
+      setText(ofQueries, unit(all.counter_queries_tokens, ' token'));
+      setText(ofPrompt, unit(all.prompt_tokens, ' prompt token'));
+      setText(ofRequests, unit(all.requests, ' request'));
       setFigure(failed, all.failed, count);
       const mute = all.requests > 0 && all.hit_ratio === null;
       setText(silent, mute ? UNSAID : '');

@@ -4,7 +4,7 @@ import { h, keyed, setAttribute, setText } from '../dom.js';
 import { amount, clock, count, plural, seconds, text } from '../format.js';
 import { CAUSES } from '../causes.js';
 import { REASONS, causeTitle } from '../words.js';
-import { causeBadge, reasonBadge, replicaLabel, sessionButton } from './names.js';
+import { causeBadge, clipped, reasonBadge, replicaLabel, sessionButton } from './names.js';
 
 /** @typedef {import('../types.js').Decided} Decided */
 
@@ -25,8 +25,8 @@ const COLUMNS = [
   ['TTFT', true, (row) => seconds(row.ttft_s)],
   ['Total', true, (row) => seconds(row.total_s)],
   ['Status', true, (row) => String(row.status)],
-  ['Model', false, (row) => text(row.model)],
-  ['Request', false, (row) => h('span', { class: 'id' }, row.request_id)],
+  ['Model', false, (row) => clipped(text(row.model))],
+  ['Request', false, (row) => clipped(row.request_id, 'id')],
 ];
 
 /** @param {HTMLElement} section */

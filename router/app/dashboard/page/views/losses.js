@@ -1,7 +1,7 @@
 /** What is being lost, and why: ranked, each with what happened and what to do about it. */
 
 import { figure, h, keyed, meter, setFigure, setMeter, setText, show } from '../dom.js';
-import { amount, count, percent, seconds } from '../format.js';
+import { amount, count, percent, seconds, unit } from '../format.js';
 import { CAUSES } from '../causes.js';
 import { causeTitle } from '../words.js';
 
@@ -24,7 +24,7 @@ export function createLosses(section) {
       const all = state.overview.windows[state.window];
       setFigure(lost, all.lost_tokens, amount);
       const part = all.prompt_tokens ? all.lost_tokens / all.prompt_tokens : null;
-      setText(share, ` tokens (${percent(part)}) were computed again needlessly`);
+      setText(share, `${unit(all.lost_tokens, ' token')} (${percent(part)}) computed again needlessly`);
       const causes = all.causes.filter((loss) => loss.tokens > 0);
       show(none, causes.length === 0);
       show(head, causes.length > 0);
@@ -43,6 +43,7 @@ function lossRow({ cause }) {
   const words = CAUSES[cause];
   const bar = meter();
   const [tokens, turns, prefill] = [figure('tokens', 'number'), figure('turns'), figure('prefill_s')];
+  const [ofTokens, ofTurns] = [h('span', {}), h('span', {})];
   const row = h(
     'li',
     { 'data-cause': cause },
@@ -53,9 +54,9 @@ function lossRow({ cause }) {
         'summary',
         {},
         h('span', { class: 'loss-title' }, causeTitle(cause)),
-        h('span', { class: 'loss-figures' }, tokens, ' tokens'),
+        h('span', { class: 'loss-figures' }, tokens, ofTokens),
         bar,
-        h('span', { class: 'loss-more' }, turns, ' turns, ', prefill, ' of prefill'),
+        h('span', { class: 'loss-more' }, turns, ofTurns, ', ', prefill, ' of prefill'),
         words && h('span', { class: 'loss-meaning' }, words.meaning),
       ),
       h('p', { class: 'cure' }, h('b', {}, 'What helps: '), words?.cure ?? 'This page does not know this cause.'),
@@ -65,7 +66,9 @@ function lossRow({ cause }) {
     /** @param {import('../types.js').Loss} loss @param {number} most */
     set(loss, most) {
       setFigure(tokens, loss.tokens, amount);
+      setText(ofTokens, unit(loss.tokens, ' token'));
       setFigure(turns, loss.turns, count);
+      setText(ofTurns, unit(loss.turns, ' turn'));
       setFigure(prefill, loss.prefill_s, seconds);
       setMeter(bar, loss.tokens / most);
     },

@@ -28,3 +28,7 @@ export function sessionButton(session) {
   if (!session) return h('span', { class: 'quiet' }, '–');
   return h('button', { type: 'button', class: 'link', 'data-session': session }, session);
 }
+
+/** Something long that is cut where there is no room; it can be hovered over, and copied whole.
+ * @param {string} whole @param {string} [className] */
+export const clipped = (whole, className = '') => h('span', { class: `clipped ${className}`.trim(), title: whole }, whole);

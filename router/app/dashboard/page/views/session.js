@@ -2,7 +2,7 @@
 
 import { askJson } from '../api.js';
 import { h, s, setText, show } from '../dom.js';
-import { amount, clock, count, plural, seconds, text } from '../format.js';
+import { amount, clock, count, plural, seconds, text, unit } from '../format.js';
 import { CAUSES } from '../causes.js';
 import { causeTitle, placeOfChange } from '../words.js';
 import { reasonBadge } from './names.js';
@@ -33,7 +33,7 @@ export function createSessionDialog(dialog, nameOf) {
       if (asked !== shown) return;
       show(trouble, false);
       const lost = session.turns.reduce((/** @type {number} */ sum, /** @type {Turn} */ turn) => sum + turn.lost_tokens, 0);
-      setText(summary, `${text(session.model)}, ${plural(session.turns.length, 'turn')} kept, ${amount(lost)} tokens lost`);
+      setText(summary, `${text(session.model)}, ${plural(session.turns.length, 'turn')} kept, ${amount(lost)} ${unit(lost, 'token')} lost`);
       keyedTurns(turns, session.turns, nameOf);
     } catch (error) {
       if (asked !== shown) return;
@@ -113,7 +113,7 @@ function turnBody(turn, key, nameOf) {
 function whyRow(turn, nameOf) {
   const words = turn.cause ? CAUSES[turn.cause] : undefined;
   const why = h('p', {}, turn.cause && h('b', {}, `${causeTitle(turn.cause)}. `), words?.meaning ?? '');
-  if (turn.change) why.append(` ${placeOfChange(turn.change)}, after ${plural(turn.change.kept_tokens, 'token')} that are as they were.`);
+  if (turn.change) why.append(` ${placeOfChange(turn.change)}, after ${plural(turn.change.kept_tokens, 'token that is as it was', 'tokens that are as they were')}.`);
   if (turn.home && turn.home !== turn.replica) why.append(` Its history was on ${nameOf(turn.home)}.`);
   const more = [words && h('p', { class: 'cure' }, words.cure), turn.scores.length > 0 && scoreTable(turn, nameOf)];
   const details = h('details', {}, h('summary', {}, 'What helps, and what each replica would have cost'), ...more);

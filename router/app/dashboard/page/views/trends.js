@@ -75,8 +75,9 @@ export function createTrends(section) {
     /** @param {import('../state.js').State} state @param {Set<string>} changed */
     update({ overview, window, history }, changed) {
       if (changed.has('overview')) {
-        const data = { returns: overview.windows[window].returns, ages: agesOf(overview.replicas) };
-        lengths.update(overview.windows[window].ttft_by_length);
+        const { returns: came, causes: losses, ttft_by_length } = overview.windows[window];
+        const data = { returns: came, ages: agesOf(overview.replicas), evicted: hasEvicted(came, losses) };
+        lengths.update(ttft_by_length);
         returns.update(data);
         setText(late, returnSentence(data));
         setText(ages, ageSentence(data));
@@ -99,6 +100,11 @@ const agesOf = (replicas) =>
   replicas
     .filter((replica) => replica.eviction_age_s !== null)
     .map((replica) => ({ replica: replicaLabel(replica), age_s: replica.eviction_age_s }));
+
+/** Whether turns of the window missed what had been evicted.
+ * @param {import('../types.js').Returns} returns @param {import('../types.js').Loss[]} losses */
+export const hasEvicted = ({ too_late }, losses) =>
+  too_late.some((turns) => turns > 0) || losses.some(({ cause, turns }) => cause === 'evicted' && turns > 0);
 
 /** @param {History} history */
 function ratioData({ start_s, step_s, predicted_cached_tokens, prompt_tokens, ...columns }) {

@@ -3,7 +3,7 @@
 import { h, keyed, setText, show } from '../dom.js';
 import { amount, clock, count, seconds, text } from '../format.js';
 import { placeOfChange } from '../words.js';
-import { causeBadge, reasonBadge, sessionButton } from './names.js';
+import { causeBadge, clipped, reasonBadge, sessionButton } from './names.js';
 
 /**
  * @template T
@@ -56,7 +56,7 @@ export function createMisses(section) {
     ['TTFT', true, (turn) => seconds(turn.ttft_s)],
     ['Reason', false, (turn) => reasonBadge(turn.reason)],
     ['Replica', false, (turn, state) => state.nameOf(turn.replica)],
-    ['Model', false, (turn) => text(turn.model)],
+    ['Model', false, (turn) => clipped(text(turn.model))],
   ];
   const list = listTable(section, 'No turn has missed.', columns);
   return {
@@ -80,7 +80,7 @@ export function createSessions(section) {
     ['Cached', true, (session) => amount(session.cached_tokens)],
     ['Lost', true, (session) => amount(session.lost_tokens)],
     ['Last miss', false, (session) => causeBadge(session.cause)],
-    ['Model', false, (session) => text(session.model)],
+    ['Model', false, (session) => clipped(text(session.model))],
   ];
   const list = listTable(section, 'No session has been seen.', columns);
   return {
