@@ -8,6 +8,7 @@ from router.core.fleet import Fleet
 from router.core.misses.account import LEAST_LOST_BLOCKS, account, served
 from router.core.misses.sessions import Sessions
 from router.core.misses.types import Cause, TurnAccount
+from router.core.tokens import ESTIMATED_RATIO
 from router.core.types import EngineReport, Outcome, OutcomeKind, Prompt, RoutingRequest, Usage
 from tests.core.misses.turns import SYSTEM, Said, asks, chat, question
 from tests.core.worlds import fleet_of
