@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 
-import pytest
+from tests.rig.network import REQUIRED
+from tests.rig.programs import absent
 
 ALONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
 
@@ -16,7 +17,7 @@ ALONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-pro
 def test_the_first_process_ends_at_sigterm_while_it_still_starts() -> None:
     """The command line's modules, whose import takes the time, are replaced by one that sends the signal."""
     if shutil.which("unshare") is None or subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no process namespace can be made here")
+        absent("no process namespace can be made here", REQUIRED)
     code = (
         "import os, signal, sys, types\n"
         "cli = types.ModuleType('router.app.cli')\n"

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections.abc import AsyncIterator
+
+from playwright.async_api import Browser, async_playwright
+
+from tests.rig.programs import absent
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -19,6 +25,11 @@ def executable() -> str | None:
     return chosen or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
-def is_required() -> bool:
-    """Whether its absence is a failure, as in CI, and not a reason to skip."""
-    return os.environ.get("REQUIRE_BROWSER", "") not in ("", "0")
+@contextlib.asynccontextmanager
+async def launched() -> AsyncIterator[Browser]:
+    """A browser; without one the test is skipped, or fails where REQUIRE_BROWSER is set."""
+    found = executable() or absent("no Chromium on PATH or in CHROMIUM", "REQUIRE_BROWSER")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=found, args=list(ARGUMENTS))
+        yield browser
+        await browser.close()

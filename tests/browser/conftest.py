@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser
 
-from tests.browser.chromium import ARGUMENTS, executable, is_required
+from tests.browser.chromium import launched
 from tests.browser.viewer import Viewer
 
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    found = executable()
-    if found is None:
-        reason = "no Chromium on PATH or in CHROMIUM"
-        pytest.fail(reason) if is_required() else pytest.skip(reason)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found, args=list(ARGUMENTS))
+    async with launched() as browser:
         yield browser
-        await browser.close()
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Browser, Page, ViewportSize, expect
 
-from tests.browser.chromium import ARGUMENTS, executable, is_required
+from tests.browser.chromium import launched
 
 pytestmark = pytest.mark.browser
 
@@ -18,14 +18,8 @@ DESK, PHONE = ViewportSize(width=1280, height=900), ViewportSize(width=390, heig
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    found = executable()
-    if found is None:
-        reason = "no Chromium on PATH or in CHROMIUM"
-        pytest.fail(reason) if is_required() else pytest.skip(reason)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found, args=list(ARGUMENTS))
+    async with launched() as browser:
         yield browser
-        await browser.close()
 
 
 async def test_it_opens_from_the_disk(browser: Browser, site_folder: Path) -> None:

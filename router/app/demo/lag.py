@@ -1,6 +1,7 @@
 """How late the demo's own processes are. On a machine that is too busy, the demo's times are the machine's."""
 
 import asyncio
+import contextlib
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping
@@ -37,9 +38,8 @@ async def watch(urls: Mapping[str, str], lateness: Lateness) -> None:
         async def look(process: str, url: str) -> None:
             asked_s = loop.time()
             try:
-                await client.get(url)
-            except httpx.HTTPError:
-                pass  # what has failed is told by the chats
+                with contextlib.suppress(httpx.HTTPError):  # what has failed is told by the chats
+                    await client.get(url)
             finally:  # when the run ends, too: an answer that is still out is the latest of all
                 lateness.seen_s[process].append(loop.time() - asked_s)
 
