@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from router.core.token_ids import TokenIds
+
 ReplicaId = str
 """Opaque id of a replica, stable per address as long as the key of its hash is; never an address."""
 
@@ -120,6 +122,8 @@ class RoutingRequest(NamedTuple):
     """Hash of the id of a stored object (a response) which the request names: only its replica can serve it."""
     batch: bool = False
     """Nobody waits for the answer: others go first."""
+    tokens: TokenIds | None = None
+    """The prompt as the engine's tokens, where a tokenizer was given and was in time."""
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
