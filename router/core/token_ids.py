@@ -9,6 +9,14 @@ import xxhash
 _hash = xxhash.xxh3_64_intdigest
 
 
+def token_scope(lora_name: str | None, cache_salt: str | None) -> int:
+    """Return the 64-bit hash of what keeps equal tokens apart within one engine. None: the base model, no salt.
+
+    The model itself is no part of it, since contents are compared within one replica. Equal in every process.
+    """
+    return _hash(f"{lora_name or ''}\x00{cache_salt or ''}".encode("utf-8", "surrogatepass"))
+
+
 class TokenIds:
     """The tokens of one prompt. Equal scope and equal leading tokens mean equal leading hashes, in every process."""
 
