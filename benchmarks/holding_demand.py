@@ -11,16 +11,12 @@ from xxhash import xxh3_64_intdigest
 
 from router.core.prompt import PromptBuilder, scope_hash
 from router.core.types import Prompt, RoutingRequest
+from router.replay.traces.coding import read_coding_sessions
+from router.replay.traces.mooncake import MOONCAKE_BLOCK_TOKENS, read_mooncake
+from router.replay.traces.types import TraceRequest
 from router.sim.tokenizer import Tokenizer, answer_text
 from router.sim.types import EngineConfig, SimRequest
-from router.sim.workload import (
-    MOONCAKE_BLOCK_TOKENS,
-    ChatSession,
-    ChatWorkload,
-    TraceRequest,
-    read_coding_sessions,
-    read_mooncake,
-)
+from router.sim.workload import ChatSession, ChatWorkload
 
 CODING_BLOCK_TOKENS = 64
 BYTES_PER_TOKEN = 4

@@ -13,8 +13,9 @@ from typing import cast
 from benchmarks.chats import read_events
 from benchmarks.holding_demand import Once, Recorded, agent_clients, open_clients
 from benchmarks.load import Answer, Connection, Pool, post
+from router.replay.traces.types import TraceRequest
 from router.sim.tokenizer import MESSAGE_MARKER_TOKENS
-from router.sim.workload import ChatSession, ChatWorkload, TraceRequest
+from router.sim.workload import ChatSession, ChatWorkload
 
 RETRIES = 2  # as OpenAI's clients do
 RETRY_AFTER = re.compile(rb"\r\nretry-after: *([^\r]*)\r\n")

@@ -1,18 +1,13 @@
-"""Workloads: a seeded generator of multi-turn chats, and readers for recorded traces. No files, clock or sockets."""
+"""Generated traffic: a seeded generator of multi-turn chats. No files, clock or sockets."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import exp
 from random import Random
-from typing import Any
-
-from xxhash import xxh3_64_intdigest
 
 from router.sim.tokenizer import GENERATION_PROMPT_TOKENS, MESSAGE_MARKER_TOKENS, answer_text
-from router.sim.types import SimRequest
 
 # The chat workload that the policies were compared on; change one of these and no figure can be compared any more.
 SYSTEM_PROMPTS = 24
@@ -25,9 +20,6 @@ DOCUMENT_SHARE_RATIO = 0.3
 DOCUMENT_MEDIAN_TOKENS, DOCUMENT_SIGMA, DOCUMENT_TOKENS = 3_000, 0.8, (1, 20_000)
 ANSWER_MEDIAN_TOKENS, ANSWER_SIGMA, ANSWER_TOKENS = 220, 0.8, (8, 1_508)
 
-MOONCAKE_BLOCK_TOKENS = 512
-
-_FINISH_REASONS = {"tool_use": "tool_calls", "max_tokens": "length"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,96 +153,3 @@ def _draw_tokens(chance: Random, median: float, sigma: float, bounds: tuple[int,
 
 def _passage(chance: Random, tokens: int) -> Passage:
     return Passage(chance.getrandbits(63), tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class TraceRequest:
-    """One recorded request: sizes and block identities, no text."""
-
-    session_id: str
-    """Empty where the trace names no sessions."""
-    arrives_s: float
-    """Seconds since the start of the trace, or of its session."""
-    think_s: float | None
-    """Seconds after the session's last answer; None where the trace only has arrival times."""
-    prompt_tokens: int
-    output_tokens: int
-    finish_reason: str
-    block_tokens: int
-    block_runs: tuple[tuple[int, int], ...]
-    """The prompt's full blocks as runs of consecutive identities: first, count."""
-
-    @property
-    def block_hashes(self) -> list[int]:
-        """One identity per full block; equal ones mean equal prompts up to there."""
-        return [first + index for first, count in self.block_runs for index in range(count)]
-
-    def sim_request(self, request_id: str, salt: int = 0) -> SimRequest:
-        """Return it as the engine takes it. The engine's `block_tokens` must be this trace's."""
-        request = SimRequest.from_block_hashes(
-            request_id, self.block_hashes, self.prompt_tokens, self.output_tokens, salt
-        )
-        request.finish_reason = self.finish_reason
-        return request
-
-
-def read_mooncake(lines: Iterable[str]) -> Iterator[TraceRequest]:
-    """Yield the requests of a trace in Mooncake's format (JSON lines; timestamps in ms, blocks of 512 tokens)."""
-    for line in lines:
-        record = json.loads(line)
-        prompt_tokens = record["input_length"]
-        # The trace also names the last, partial block, which no engine can reuse.
-        full = record["hash_ids"][: prompt_tokens // MOONCAKE_BLOCK_TOKENS]
-        yield TraceRequest(
-            session_id="",
-            arrives_s=record["timestamp"] / 1000,
-            think_s=None,
-            prompt_tokens=prompt_tokens,
-            output_tokens=record["output_length"],
-            finish_reason="stop",
-            block_tokens=MOONCAKE_BLOCK_TOKENS,
-            block_runs=_runs(full),
-        )
-
-
-def read_coding_sessions(lines: Iterable[str]) -> Iterator[list[TraceRequest]]:
-    """Yield recorded coding-agent sessions (kv-cache-tester's JSON lines), each with its requests in order.
-
-    A sub-agent is a session of its own, with the id `parent/agent`; it shares its parent's block identities.
-    """
-    for line in lines:
-        record = json.loads(line)
-        # Identities are local to a session. 62 bits leave room to count up without leaving 64.
-        scope = xxh3_64_intdigest(record["id"].encode()) >> 2
-        yield _coding_session(record, record["id"], record["block_size"], scope)
-        for entry in record["requests"]:
-            if entry["type"] == "subagent":
-                yield _coding_session(entry, f"{record['id']}/{entry['agent_id']}", record["block_size"], scope)
-
-
-def _coding_session(record: dict[str, Any], session_id: str, block_tokens: int, scope: int) -> list[TraceRequest]:
-    return [
-        TraceRequest(
-            session_id=session_id,
-            arrives_s=entry["t"],
-            # Missing only behind a sub-agent, whose answer the next request has been waiting for.
-            think_s=entry.get("think_time", 0.0),
-            prompt_tokens=entry["in"],
-            output_tokens=entry["out"],
-            finish_reason=_FINISH_REASONS.get(entry["stop"], "stop"),
-            block_tokens=block_tokens,
-            block_runs=tuple((scope + first, count) for first, count in entry["hash_ids"]),
-        )
-        for entry in record["requests"]
-        if entry["type"] != "subagent"
-    ]
-
-
-def _runs(identities: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    runs: list[tuple[int, int]] = []
-    for identity in identities:
-        if runs and identity == sum(runs[-1]):
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append((identity, 1))
-    return tuple(runs)

@@ -1,11 +1,9 @@
-"""Chats with the distributions of the comparison, token counts that hold, and the trace readers."""
+"""Chats with the distributions of the comparison, and token counts that hold."""
 
-import json
 from statistics import median
 
 import pytest
 
-from router.sim.engine import Engine, EngineConfig, Finished
 from router.sim.tokenizer import Tokenizer, answer_text
 from router.sim.workload import (
     ANSWER_TOKENS,
@@ -16,8 +14,6 @@ from router.sim.workload import (
     USER_TOKENS,
     ChatSession,
     ChatWorkload,
-    read_coding_sessions,
-    read_mooncake,
 )
 
 MANY = ChatWorkload(sessions_per_s=4.0, duration_s=1_000.0, seed=5)
@@ -118,59 +114,3 @@ def test_a_session_grows_by_its_answers():
     assert [message["role"] for message in third.messages[4:]] == ["user"]
     assert third.think_s == session.turns[2].think_s > 0
     assert session.next_turn("more") is None
-
-
-MOONCAKE = [
-    json.dumps({"timestamp": 0, "input_length": 1_100, "output_length": 500, "hash_ids": [0, 1, 2]}),
-    json.dumps({"timestamp": 27_482, "input_length": 1_536, "output_length": 3, "hash_ids": [0, 1, 9]}),
-]
-
-
-def test_mooncake():
-    first, second = read_mooncake(MOONCAKE)
-    assert (first.arrives_s, second.arrives_s) == (0.0, 27.482)
-    assert (first.prompt_tokens, first.output_tokens, first.think_s) == (1_100, 500, None)
-    assert (first.block_hashes, second.block_hashes) == ([0, 1], [0, 1, 9])
-    assert first.block_runs == ((0, 2),)
-    engine = Engine(EngineConfig(kv_tokens=512 * 20, block_tokens=first.block_tokens))
-    engine.submit(first.sim_request("1"), first.arrives_s)
-    engine.advance(second.arrives_s)
-    engine.submit(second.sim_request("2"), second.arrives_s)
-    end = engine.advance(1_000.0)[-1]
-    assert isinstance(end, Finished)
-    assert (end.cached_tokens, end.reason, end.generated_tokens) == (1_024, "stop", 3)
-
-
-def request(t: float, prompt_tokens: int, runs: list[list[int]], **more) -> dict:
-    return {"t": t, "type": "n", "in": prompt_tokens, "out": 10, "hash_ids": runs, "stop": "tool_use", **more}
-
-
-CODING = [
-    json.dumps({
-        "id": "trace_1", "block_size": 64, "requests": [
-            request(0.0, 200, [[1, 3]], think_time=0.0),
-            {"t": 5.0, "type": "subagent", "agent_id": "agent_001", "requests": [request(0.0, 64, [[9, 1]])]},
-            request(9.0, 330, [[1, 2], [7, 3]], stop="end_turn"),
-        ],
-    }),
-    json.dumps({"id": "trace_2", "block_size": 64, "requests": [request(0.0, 200, [[1, 3]], think_time=2.5, stop="")]}),
-]  # fmt: skip
-
-
-def test_coding_sessions():
-    one, agent, other = read_coding_sessions(CODING)
-    assert [entry.session_id for entry in (one[0], agent[0], other[0])] == ["trace_1", "trace_1/agent_001", "trace_2"]
-    assert [(entry.arrives_s, entry.think_s) for entry in one] == [(0.0, 0.0), (9.0, 0.0)]
-    assert [(entry.prompt_tokens, entry.output_tokens) for entry in one] == [(200, 10), (330, 10)]
-    assert [entry.finish_reason for entry in (*one, *other)] == ["tool_calls", "stop", "stop"]
-    assert other[0].think_s == 2.5
-    first, second = one[0].block_hashes, one[1].block_hashes
-    assert (len(first), len(second)) == (3, 5)
-    assert first[:2] == second[:2]
-    assert second[2] - second[1] == 5
-    assert agent[0].block_hashes[0] - first[0] == 8
-
-
-def test_sessions_share_no_blocks():
-    one, _, other = read_coding_sessions(CODING)
-    assert not set(one[0].block_hashes) & set(other[0].block_hashes)

@@ -1,0 +1,1 @@
+"""Readers of recorded traffic: lines of a file in, requests with sizes and block identities out."""
