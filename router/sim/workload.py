@@ -21,7 +21,6 @@ DOCUMENT_MEDIAN_TOKENS, DOCUMENT_SIGMA, DOCUMENT_TOKENS = 3_000, 0.8, (1, 20_000
 ANSWER_MEDIAN_TOKENS, ANSWER_SIGMA, ANSWER_TOKENS = 220, 0.8, (8, 1_508)
 
 
-
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A piece of generated text: the same seed and size give the same words."""
