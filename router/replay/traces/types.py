@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from router.sim.types import SimRequest
 
+Positive = Annotated[int, Meta(ge=1)]
+NonNegative = Annotated[int, Meta(ge=0)]
+NonNegativeSeconds = Annotated[float, Meta(ge=0)]
 Runs = tuple[tuple[int, int], ...]
 """Block identities as runs of consecutive ones: first, count."""
 
