@@ -14,6 +14,10 @@ from router.core.ticket import Ticket
 from router.core.types import Decision, NoReplicaError, ReplicaId, RoutingRequest, UnknownModelError
 from router.core.waiting import Owner, Place, Priority, Waiting
 
+TICK_S = 0.02
+"""How often the queue is looked at while somebody waits: room also opens when time passes and when other routers are
+done. A fiftieth of the default depth."""
+
 TRIES = 4
 """Requests that are decided anew each time a replica has room: at some 100 microseconds each, more would hold up
 streams."""

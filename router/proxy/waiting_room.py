@@ -6,14 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from router.core.admission import Admission
+from router.core.admission import TICK_S, Admission
 from router.core.ticket import Ticket
 from router.core.types import ReplicaId
 from router.core.waiting import Waiting
-
-TICK_S = 0.02
-"""How often the queue is looked at while somebody waits: room also opens when time passes and when other routers are
-done. A hundredth of what makes a request wait."""
 
 UNSERVED_TICKS = 25
 """Ticks between two looks for those whose model nobody serves any more: twice a second."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from router.core import admission, silence
+from router.core.admission import TICK_S
 from router.core.health import (
     BUSY_HOLD_S,
     FIRST_BACKOFF_S,
@@ -18,7 +19,6 @@ from router.core.queue import TURN_WORKS
 from router.core.replica import BUSY_S, SUSPECT_S
 from router.core.waiting import DUE_S, WEIGHTS, Priority
 from router.proxy.plane import SWEEP_S
-from router.proxy.waiting_room import TICK_S
 from tests.contract.pages import DOCS, code, section, table
 
 HEALTH = DOCS / "explanation" / "health.md"
