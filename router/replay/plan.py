@@ -25,6 +25,12 @@ class Plan:
     seed: int = 1
     queue_depth_s: float = 1.0
     """As the setting of this name; 0 holds nothing."""
+    max_queue_wait_s: float = 60.0
+    """As the setting of this name."""
+    tenants: int = 1
+    """Clients belong to so many, in turn."""
+    retries: int = 2
+    """How often a refused request comes again, after its Retry-After; OpenAI's clients do it twice."""
     routers: int = 1
     sync_ms: float = 0.0
     """How old what routers know of each other is."""
@@ -48,6 +54,12 @@ class Answered:
     reason: str
     queued_s: float = 0.0
     """Waited in the router."""
+    queued_predicted_s: float = 0.0
+    """What the router had predicted of that."""
+    first_asked_s: float = 0.0
+    """Earlier than `arrived_s` where it was refused before and came again."""
+    batch: bool = False
+    """Nobody waited for the answer."""
 
     @property
     def ttft_s(self) -> float:
