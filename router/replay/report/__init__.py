@@ -1,0 +1,1 @@
+"""What replays showed: figures, a table's rows, a page with plots. No files: text out."""
