@@ -1,0 +1,1 @@
+"""What an engine itself says it holds, from its KV cache events."""

@@ -1,0 +1,81 @@
+"""Which of an engine's blocks a turn ended with: learnt from events that name the request they come from."""
+
+from __future__ import annotations
+
+from router.core.bounded import BoundedMap
+from router.core.engine_cache.types import Block, Chain
+from router.core.prompt import open_hash
+from router.core.tokens import turn_links
+from router.core.types import Prompt
+
+MAX_TURNS = 1 << 15
+"""Turns remembered of one engine: as many as 32,000 sessions that it holds. Some 10 MB."""
+
+
+def turn_key(prompt: Prompt) -> int:
+    """Return the key under which a prompt's own turn is remembered: that of its end (`tokens.TurnEnds`)."""
+    return turn_links(prompt, 0, 0)[-1][0]
+
+
+def anchor_key(prompt: Prompt, blocks: int, end_bytes: int) -> int:
+    """Return the key of the turn that ended behind `blocks` blocks of a prompt, at `end_bytes` of it."""
+    leaf = prompt.hashes[blocks - 1]
+    if prompt.open_text is None:
+        return leaf
+    return open_hash(leaf, prompt.open_text[prompt.ends_bytes[blocks - 1] : end_bytes])
+
+
+class Turns:
+    """The turns that ran on one engine, and how much of each is left there."""
+
+    __slots__ = ("_alone", "_by_key", "_by_label", "_labelled")
+
+    def __init__(self) -> None:
+        self._labelled = False
+        """Whether the engine has named a session of ours: then events without one are of somebody else."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Know no turns."""
+        self._by_key: BoundedMap[Chain] = BoundedMap(MAX_TURNS)
+        self._by_label: BoundedMap[Chain] = BoundedMap(MAX_TURNS)
+        self._alone: Chain | None = None
+        """The turn that events without a label are of: nothing else runs."""
+
+    def begin(self, key: int, label: int, alone: bool, origin: int | None = None) -> None:
+        """Note that a turn is sent to the engine: its events will carry `label`.
+
+        `alone`: no other request runs there, so its events are known even where the engine names no session. `origin`:
+        key of the turn that it goes on from; a turn that fills no new block has the blocks of that.
+        """
+        before = self._by_key.get(key) or (None if origin is None else self._by_key.get(origin))
+        chain = Chain() if before is None else Chain(before.leaf, before.blocks)
+        if chain.leaf is not None:
+            chain.leaf.chain = chain
+        self._by_key.put(key, chain)
+        self._by_label.put(label, chain)
+        self._alone = chain if alone else None
+
+    def extend(self, label: int | None, leaf: Block) -> None:
+        """Note that a turn's blocks go up to `leaf` now. `label` None: the engine does not say whose they are."""
+        chain = self._by_label.get(label) if label is not None else None if self._labelled else self._alone
+        if chain is None:
+            return
+        self._labelled = self._labelled or label is not None
+        chain.leaf, chain.blocks = leaf, leaf.blocks
+        leaf.chain = chain
+
+    def lost(self, block: Block) -> None:
+        """Note that a block is gone: its turn is left up to the block before."""
+        chain, block.chain = block.chain, None
+        if chain is not None and chain.leaf is block:
+            chain.leaf = block.parent
+            if block.parent is not None:
+                block.parent.chain = chain
+
+    def left(self, key: int, blocks: int) -> Block | None:
+        """Return the last block that is left of a turn of `blocks` blocks; None: unknown, or nothing is left."""
+        chain = self._by_key.get(key)
+        if chain is None or chain.blocks != blocks or chain.leaf is None or chain.leaf.gone:
+            return None
+        return chain.leaf
