@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from router import __version__
+from router.app.replay.options import replay
 from router.app.settings.options import with_settings
 from router.app.settings.sources import CONFIG_VARIABLE, ConfigError, Effective
 from router.sim.types import EngineConfig
@@ -150,6 +151,9 @@ def demo(
         return run_demo(Plan(replicas, seconds, keep), Console())
     except DemoFailed as error:
         return _fail(str(error), FAILED)
+
+
+app.command()(replay)
 
 
 @app.command()

@@ -1,0 +1,1 @@
+"""`warmroute replay`: files, processes and a terminal around `router.replay`."""
