@@ -10,7 +10,7 @@ import msgspec
 from router.core.landmarks import Question
 from router.core.misses.types import TurnAccount
 from router.core.ticket import Settlement, Ticket
-from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, ReplicaId, Usage
+from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 
 Source = Literal["local", "redis", "none"]
 """Where what is known of a request came from: this router's own books, the shared store, or it is new."""
@@ -60,6 +60,16 @@ class RequestRecord(msgspec.Struct, frozen=True, gc=False):
     """What became of its history; None where there is no prompt of a block's length, or no answer."""
     error: str | None
     """Code of the router's own error, if it gave one."""
+
+
+class Recorder(Protocol):
+    """Writes down what traffic was like. Nothing here waits, and nothing raises."""
+
+    def request_finished(self, record: RequestRecord, request: RoutingRequest, reads: int) -> None:
+        """A request is over that was sent to a replica. `reads`: pieces in which its answer came.
+
+        The request's prompt may hold text (see `Prompt.open_text`), which must not be kept.
+        """
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -171,6 +181,22 @@ class Store(Protocol):
 
     def stored(self, key: int, replica: ReplicaId) -> None:
         """A replica stores an object, by the hash of its id."""
+
+
+class Tokenizer(Protocol):
+    """Makes the engine's tokens of prompts, beside the event loop. Nothing here waits, and nothing raises."""
+
+    def ask(self, request: RoutingRequest, body: bytes, then: Callable[[TokenIds | None], None]) -> None:
+        """Call `then` once with the prompt's tokens, or with None: it can't be rendered exactly, or not in time.
+
+        That is at the deadline at the latest, on the event loop, and may be before this returns.
+        """
+
+    def reported(self, request: RoutingRequest, prompt_tokens: int) -> None:
+        """Learn how many prompt tokens an engine counted in a request that may have been tokenised."""
+
+    def close(self) -> None:
+        """Begin nothing more."""
 
 
 class EngineProbe(Protocol):
