@@ -27,6 +27,13 @@ TYPICAL_KEEP_RATIO = 0.98
 SQUARE_TOKENS = 1e7
 """Scale of n (p + n/2): what 2,000 tokens behind 4,000 are, so that all features are about 1."""
 
+NOISE_RATIO = 0.3
+"""Noise of the shortest prefills, 1 being what a thousand tokens add to it: a step that they wait for."""
+
+PAIR_RATIO = 0.3
+"""Seconds of `SQUARE_TOKENS` pairs to those of a thousand tokens, where noise is judged: an 8B model has 4 x 4,096 x 32
+operations a pair (attention, all layers) and 16 billion a token, so 5.2e12 to 16e12."""
+
 LONGEST_S = 3_600.0
 """Times above say nothing of an engine's speed."""
 
@@ -38,6 +45,9 @@ STEP_S = 0.02
 
 STEP_PER_SEQUENCE_S = 0.0003
 """Seconds that each sequence adds, before any was timed: as the simulated engine's."""
+
+STEP_FLOOR_S = 0.0005
+"""What a step's time is uncertain by in any case: a fifth of that of the quickest engines."""
 
 BATCH_SEQUENCES = 32.0
 """Scale of the batch as a feature."""
@@ -123,10 +133,9 @@ class PrefillCost:
         if uncached + reloaded < MIN_SAMPLE_TOKENS:
             self._observe_constant(uncached, cached, elapsed_s, reloaded)
             return
-        thousands = uncached / 1_000
+        thousands, pairs = uncached / 1_000, uncached * (cached + 0.5 * uncached) / SQUARE_TOKENS
         # Noise grows with a prefill's length, so long ones are not to outvote short ones.
-        noise = 1.0 + thousands + RELOAD_RATIO * reloaded / 1_000
-        pairs = uncached * (cached + 0.5 * uncached) / SQUARE_TOKENS
+        noise = NOISE_RATIO + thousands + PAIR_RATIO * pairs + RELOAD_RATIO * reloaded / 1_000
         features = (1.0 / noise, thousands / noise, pairs / noise, reloaded / 1_000 / noise)
         self._fit.observe(features, elapsed_s / noise, FLOOR_S / noise)
         self._note_typical(uncached, cached)
@@ -189,7 +198,7 @@ class DecodeCost:
     def observe(self, batch: float, context: float, seconds_per_token: float) -> None:
         """Learn from one answer: the mean batch and context while it was generated, and its seconds per token."""
         if _sane(batch, context, 0.0, seconds_per_token):
-            self._fit.observe((1.0, batch / BATCH_SEQUENCES, context / CONTEXT_TOKENS), seconds_per_token)
+            self._fit.observe((1.0, batch / BATCH_SEQUENCES, context / CONTEXT_TOKENS), seconds_per_token, STEP_FLOOR_S)
 
     def assume(self, other: DecodeCost) -> None:
         """Believe in another's costs until this one's are measured."""
@@ -208,3 +217,7 @@ class DecodeCost:
 def _sane(first: float, second: float, third: float, elapsed_s: float) -> bool:
     counts = (first, second, third)
     return isfinite(sum(counts)) and min(counts) >= 0 and max(counts) <= MOST_TOKENS and 0 < elapsed_s <= LONGEST_S
+
+
+NOISE = 0.3
+PAIRS = 0.3

@@ -16,27 +16,34 @@ CLIP_RATIO = 2.0
 """A sample further off than this counts as this far off. Decoding beside it slows a prefill by less, mostly."""
 
 CHANGE_SAMPLES = 8
-"""So many clipped samples in a row, all to one side, are no outliers any more: the engine's speed has changed."""
+"""So many surprises in a row, all to one side, are no outliers any more: the engine's speed has changed."""
 
 RUN_RATIO = 1.4
-"""A sample this far off, to the same side, does not end such a row: it is halfway to being clipped."""
+"""A sample that is off by more is a surprise: it may come by chance, eight of them in a row do not."""
 
 DOUBT_RATIO = 0.5
 """Weight, against a new sample's 1, of all that was learnt before such a change."""
 
+WANDER_RATIO = 0.005
+"""How much more doubtful the speed as a whole becomes at each sample, 1 being what one sample says of it: about the
+last 15 speak of it, and a speed that changes by 40 %, too little to surprise, is followed within 50 samples."""
+
 ROUNDING = 1e-12
 """Nothing here is as small as this and means anything: noise is about 1."""
+
+Sample = tuple[Sequence[float], float, float]
+"""Features, y, and what y is uncertain by in any case."""
 
 
 class LeastSquares:
     """y = sum of coefficient x feature, all coefficients >= 0. The caller divides rows by the noise that it expects.
 
-    Directional forgetting as of Kulhavy, "Restricted exponential forgetting in real-time identification", Automatica
+    Directional forgetting as of Kulhavý, "Restricted exponential forgetting in real-time identification", Automatica
     23(5), 1987: the covariance grows only along a sample's features, so that neither idle times nor a thousand equal
     samples make it forget the rest.
     """
 
-    __slots__ = ("_covariance", "_free", "_run", "_spread", "coefficients", "samples")
+    __slots__ = ("_covariance", "_free", "_run", "_side", "_spread", "coefficients", "samples")
 
     def __init__(self, coefficients: Sequence[float], variances: Sequence[float]) -> None:
         """Start from `coefficients`, each as doubtful as its variance says: 1 is worth one sample of feature 1."""
@@ -47,7 +54,8 @@ class LeastSquares:
         self._free = list(coefficients)
         self._spread = tuple(variances)
         self._covariance = _diagonal(variances)
-        self._run: list[tuple[float, Sequence[float], float]] = []
+        self._run: list[Sample] = []
+        self._side = 0
 
     @property
     def measured(self) -> bool:
@@ -63,50 +71,50 @@ class LeastSquares:
         """Return y as estimated."""
         return _dot(self.coefficients, features)
 
-    def observe(self, features: Sequence[float], y: float, floor: float = 0.0) -> None:
-        """Learn from a sample. `floor`: what y is uncertain by in any case, added before samples are compared."""
-        ratio = (y + floor) / max(self.predict(features) + floor, ROUNDING)
+    def observe(self, features: Sequence[float], y: float, floor: float) -> None:
+        """Learn from a sample. `floor`: what y is uncertain by in any case, above 0; so near, it is no surprise."""
+        sample = features, y, floor
+        self._put_by(sample, self._ratio(sample))
         if not self.measured:
-            self._first(ratio, features, y)
+            self._count()
+        elif len(self._run) >= CHANGE_SAMPLES:
+            self._doubt(features)
+            self._rescale()
         else:
-            self._end_run(ratio)
-            if 1 / CLIP_RATIO <= ratio <= CLIP_RATIO:
-                self.learn(features, y)
-            else:
-                self._surprised(ratio, features, y)
+            self.learn(features, self._clipped(sample))
 
-    def _first(self, ratio: float, features: Sequence[float], y: float) -> None:
-        self._run.append((ratio, features, y))
+    def _count(self) -> None:
         self.samples += 1
         if self.measured:
             self._rescale()
 
-    def _surprised(self, ratio: float, features: Sequence[float], y: float) -> None:
-        self._run.append((ratio, features, y))
-        if len(self._run) >= CHANGE_SAMPLES:
-            self._doubt(features)
-            self._rescale()
-        else:
-            self.learn(features, self._clipped(features, y))
+    def _ratio(self, sample: Sample) -> float:
+        features, y, floor = sample
+        return (y + floor) / (self.predict(features) + floor)
 
-    def _end_run(self, ratio: float) -> None:
-        """Forget the run of clipped samples when one is not at all like them."""
-        run = self._run
-        if run and (ratio < RUN_RATIO if run[0][0] > 1 else ratio > 1 / RUN_RATIO):
-            run.clear()
+    def _put_by(self, sample: Sample, ratio: float) -> None:
+        """Keep the sample if it is as surprising as those before it, or begin anew."""
+        side = (ratio > RUN_RATIO) - (ratio < 1 / RUN_RATIO)
+        if self.measured and side != self._side:
+            self._run.clear()
+        self._side = side
+        if side or not self.measured:
+            self._run.append(sample)
 
     def _rescale(self) -> None:
-        """Take all to be slower or faster by the median ratio of the samples put by, then learn from them."""
+        """Take all to be slower or faster by the median of the samples put by, then learn from them."""
         samples, self._run = self._run, []
-        median = sorted(ratio for ratio, _, _ in samples)[(len(samples) - 1) // 2]
+        ratios = sorted(map(self._ratio, samples))
+        median = ratios[(len(ratios) - 1) // 2]
         self._free = [c * median for c in self.coefficients]
         self.coefficients = list(self._free)
-        for _, features, y in samples:
-            self.learn(features, self._clipped(features, y))
+        for sample in samples:
+            self.learn(sample[0], self._clipped(sample))
 
-    def _clipped(self, features: Sequence[float], y: float) -> float:
-        expected = self.predict(features)
-        return min(max(y, expected / CLIP_RATIO), expected * CLIP_RATIO)
+    def _clipped(self, sample: Sample) -> float:
+        features, y, floor = sample
+        expected = self.predict(features) + floor
+        return min(max(y, expected / CLIP_RATIO - floor), expected * CLIP_RATIO - floor)
 
     def _doubt(self, features: Sequence[float]) -> None:
         """Let the past weigh `DOUBT_RATIO`, and no coefficient be more doubtful than at the start."""
@@ -128,6 +136,16 @@ class LeastSquares:
         shrink = (KEEP_RATIO - (1 - KEEP_RATIO) / known) / (KEEP_RATIO * (1 + known))
         self._covariance = [_less(row, gain, own * shrink) for row, own in zip(self._covariance, gain, strict=True)]
         self.coefficients = self._projected()
+        self._wander()
+
+    def _wander(self) -> None:
+        """Let the speed as a whole, which is what changes, be doubted a little more at each sample."""
+        level = sum(self.coefficients)
+        if level > ROUNDING:
+            speed = [c / level for c in self.coefficients]
+            self._covariance = [
+                _less(row, speed, -WANDER_RATIO * own) for row, own in zip(self._covariance, speed, strict=True)
+            ]
 
     def _projected(self) -> list[float]:
         """Return the best estimate without negative coefficients: the others make up for each that is set to 0."""
@@ -150,7 +168,7 @@ class LeastSquares:
         size = len(self._free)
         if len(state) != 1 + size + size * size or not all(map(isfinite, state)):
             raise ValueError(f"not the state of a fit of {size} coefficients")
-        self.samples, self._free, self._run = int(state[0]), list(state[1 : size + 1]), []
+        self.samples, self._free, self._run, self._side = int(state[0]), list(state[1 : size + 1]), [], 0
         cells = state[size + 1 :]
         self._covariance = [list(cells[at : at + size]) for at in range(0, size * size, size)]
         self.coefficients = self._projected()

