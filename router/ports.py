@@ -10,6 +10,7 @@ import msgspec
 from router.core.landmarks import Question
 from router.core.misses.types import TurnAccount
 from router.core.ticket import Settlement, Ticket
+from router.core.token_ids import TokenIds
 from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 
 Source = Literal["local", "redis", "none"]
