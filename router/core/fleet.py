@@ -195,7 +195,8 @@ class Fleet:
         prompt = request.prompt
         if prompt is not None:
             blocks = matches(replicas, prompt.hashes)
-            scale = TokenScale(prompt, self.size_of(request.model), self.index.turns, max(blocks))
+            size, turns = self.size_of(request.model), self.index.turns
+            scale = TokenScale(prompt, size, turns, max(blocks), request.tokens)
             if len(replicas) < len(self._replicas):
                 lost = lost_home(self._replicas.values(), replicas, prompt, scale.anchor, self.index.turns)
         hinted = None

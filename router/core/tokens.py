@@ -9,6 +9,7 @@ from typing import NamedTuple
 from router.core.bounded import BoundedMap
 from router.core.latency import TokenSize
 from router.core.prompt import open_hash
+from router.core.token_ids import TokenIds
 from router.core.types import Prompt
 
 ESTIMATED_RATIO = 0.25
@@ -103,8 +104,8 @@ class TurnEnds:
 class TokenScale:
     """Token counts of one prompt's prefixes.
 
-    Up to the anchor (its last known turn end) they are in proportion to the reported count, after it they follow the
-    model's learnt bytes per token.
+    Up to the anchor (its last known turn end) they are in proportion to the reported count. After it they follow the
+    model's learnt bytes per token; where the prompt's own tokens are known, what those leave for the rest.
     """
 
     __slots__ = (
@@ -118,13 +119,24 @@ class TokenScale:
         "total",
     )
 
-    def __init__(self, prompt: Prompt, size: TokenSize, turns: TurnEnds, matched: int) -> None:
-        """Anchor `prompt` at the deepest turn end within its `matched` leading blocks."""
+    def __init__(
+        self, prompt: Prompt, size: TokenSize, turns: TurnEnds, matched: int, tokens: TokenIds | None = None
+    ) -> None:
+        """Anchor `prompt` at the deepest turn end within its `matched` leading blocks.
+
+        `tokens`: the prompt's own, which make `total` exact.
+        """
         self._prompt = prompt
         self._bytes_per_token = prompt.bytes_per_token or size.bytes_per_token
         self._answer_reuse_ratio = size.answer_reuse_ratio
         self.anchor, self.anchor_bytes, self.anchor_tokens, self.answer_tokens = turns.deepest(prompt, matched)
-        self.total = max(1, round(self._tokens_at(prompt.total_bytes)))
+        if tokens is None:
+            self.total = max(1, round(self._tokens_at(prompt.total_bytes)))
+            return
+        self.total = max(1, len(tokens))
+        rest_bytes, rest_tokens = prompt.total_bytes - self.anchor_bytes, len(tokens) - self.anchor_tokens
+        if rest_bytes > 0 and rest_tokens > 0:
+            self._bytes_per_token = rest_bytes / rest_tokens
 
     def tokens(self, blocks: int) -> float:
         """Return the estimated tokens of the first `blocks` blocks."""
