@@ -29,6 +29,10 @@ help:
 demo: $(STAMP) ## simulated replicas, the router, chats through it, a table (KEEP=1 leaves it running)
 	@$(BIN)/warmroute demo $(if $(filter-out 0,$(KEEP)),--keep)
 
+replay: $(STAMP) ## 15 minutes of recorded traffic through this and other routers' policies, offline, a table
+	@$(BIN)/warmroute replay benchmarks/data/mooncake_conversation_15_minutes.jsonl.gz --kv-tokens 1.25M \
+		--policy affinity,weighted-2-1-1,tree-switch,rr $(ARGS)
+
 clean: ## remove .venv and everything generated
 	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -71,7 +71,7 @@ class Found:
         else:
             plots = run_plots([outcome.curves for outcome in self.outcomes])
         title = f"Replay of {self.ordered.workload.name}"
-        return Page(title, self.policies, self.sections, plots, [*self.answers, *self.notes], self._settings)
+        return Page(title, self.policies, self.sections, plots, self.answers, self.notes, self._settings)
 
     @property
     def as_json(self) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class Page:
     sections: Sequence[Section]
     plots: Sequence[Plot]
     answers: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    """What a reader has to know of the traffic."""
     asked: Mapping[str, str] | None = None
     """How the runs were asked for: a name and a value each."""
 
@@ -39,6 +41,7 @@ def html(page: Page, colours: str) -> str:
         f"<h1>{escape(page.title)}</h1>",
         *(f'<p class="answer">{escape(answer)}</p>' for answer in page.answers),
         '<section class="panel wide">', *map(_table, page.sections), "</section>",
+        *(f'<p class="quiet">{escape(note)}</p>' for note in page.notes),
         _legend(page.policies),
         '<section class="plots">', *map(_figure, page.plots), "</section>",
         _meanings(),

@@ -30,14 +30,14 @@ COLUMNS = (
     Column("pooled_share_ratio", "of pooled %", "hits, of those of one LRU cache as large as all together", 100, 1),
     Column("ceiling_share_ratio", "of ceiling %", "hits, of those of a cache that never evicts", 100, 1),
     Column("ttft_p50_s", "TTFT p50 s", "time to first token, median", 1, 2),
-    Column("ttft_p95_s", "p95 s", "time to first token, 95th percentile", 1, 2),
-    Column("ttft_p99_s", "p99 s", "time to first token, 99th percentile", 1, 2),
+    Column("ttft_p95_s", "TTFT p95 s", "time to first token, 95th percentile", 1, 2),
+    Column("ttft_p99_s", "TTFT p99 s", "time to first token, 99th percentile", 1, 2),
     Column("e2e_p50_s", "e2e p50 s", "time to the last token, median", 1, 1),
     Column("e2e_p95_s", "e2e p95 s", "time to the last token, 95th percentile", 1, 1),
     Column("imbalance_ratio", "busiest / mean", "uncached tokens of the busiest replica over the mean", 1, 2),
     Column("refused_ratio", "refused %", "requests that were sent away", 100, 1),
 )
-AGAINST_FIRST = "p95 / first"
+AGAINST_FIRST = "p95 / first policy's"
 """Heading of the last column: TTFT p95 over that of the first policy."""
 
 

@@ -18,7 +18,7 @@ DASHED_FROM = 6
 
 STYLE = """
 *, *::before, *::after { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem; max-width: 78rem; background: var(--ground); color: var(--ink);
+body { margin: 0 auto; padding: 1.5rem; max-width: 84rem; background: var(--ground); color: var(--ink);
   font: 14px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
   font-variant-numeric: tabular-nums; }
 h1 { font-size: 1.35rem; margin: 0 0 0.3rem; letter-spacing: -0.01em; }
@@ -29,8 +29,9 @@ p { margin: 0 0 0.8rem; } .quiet, figcaption p { color: var(--quiet); } .answer 
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1rem; }
 .plots .panel { margin: 0; } .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; } caption { text-align: left; font-weight: 600; padding: 0 0 0.4rem; }
-th, td { padding: 0.3rem 0.6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); }
-th { font-weight: 600; color: var(--quiet); } tbody th { color: var(--ink); }
+th, td { padding: 0.3rem 0.5rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); }
+th { font-weight: 600; color: var(--quiet); } thead th { white-space: normal; vertical-align: bottom; }
+table + table { margin-top: 1.2rem; } tbody th { color: var(--ink); }
 tr > :first-child { text-align: left; padding-left: 0; }
 .legend { display: flex; flex-wrap: wrap; gap: 0.3rem 1.2rem; padding: 0; margin: 0 0 1rem; list-style: none; }
 .legend svg { width: 1.8rem; height: 0.7rem; vertical-align: middle; margin-right: 0.4rem; }
