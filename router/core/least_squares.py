@@ -21,9 +21,6 @@ CHANGE_SAMPLES = 8
 RUN_RATIO = 1.4
 """A sample that is off by more is a surprise: it may come by chance, eight of them in a row do not."""
 
-DOUBT_RATIO = 0.5
-"""Weight, against a new sample's 1, of all that was learnt before such a change."""
-
 WANDER_RATIO = 0.005
 """How much more doubtful the speed as a whole becomes at each sample, 1 being what one sample says of it: about the
 last 15 speak of it, and a speed that changes by 40 %, too little to surprise, is followed within 50 samples."""
@@ -43,7 +40,7 @@ class LeastSquares:
     samples make it forget the rest.
     """
 
-    __slots__ = ("_covariance", "_free", "_run", "_side", "_spread", "coefficients", "samples")
+    __slots__ = ("_covariance", "_free", "_run", "_side", "coefficients", "samples")
 
     def __init__(self, coefficients: Sequence[float], variances: Sequence[float]) -> None:
         """Start from `coefficients`, each as doubtful as its variance says: 1 is worth one sample of feature 1."""
@@ -52,7 +49,6 @@ class LeastSquares:
         self.samples = 0
         """Samples taken in, at most `MIN_SAMPLES`."""
         self._free = list(coefficients)
-        self._spread = tuple(variances)
         self._covariance = _diagonal(variances)
         self._run: list[Sample] = []
         self._side = 0
@@ -78,7 +74,6 @@ class LeastSquares:
         if not self.measured:
             self._count()
         elif len(self._run) >= CHANGE_SAMPLES:
-            self._doubt(features)
             self._rescale()
         else:
             self.learn(features, self._clipped(sample))
@@ -115,15 +110,6 @@ class LeastSquares:
         features, y, floor = sample
         expected = self.predict(features) + floor
         return min(max(y, expected / CLIP_RATIO - floor), expected * CLIP_RATIO - floor)
-
-    def _doubt(self, features: Sequence[float]) -> None:
-        """Let the past weigh `DOUBT_RATIO`, and no coefficient be more doubtful than at the start."""
-        size = range(len(features))
-        covariance = self._covariance
-        known = _dot(features, [_dot(row, features) for row in covariance])
-        grown = max(1.0, 1.0 / (DOUBT_RATIO * max(known, ROUNDING)))
-        bounds = [min(1.0, self._spread[i] / max(covariance[i][i] * grown, ROUNDING)) ** 0.5 for i in size]
-        self._covariance = [[covariance[i][j] * grown * bounds[i] * bounds[j] for j in size] for i in size]
 
     def learn(self, features: Sequence[float], y: float) -> None:
         """Learn from a sample that is believed as it is."""
