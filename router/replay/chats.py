@@ -38,7 +38,9 @@ class Chatter:
         name = f"{turn.session_id}/{turn.number}"
         self._answer = answer_text(xxh3_64_intdigest(name.encode()), turn.max_tokens)
         session = xxh3_64_intdigest(turn.session_id.encode())
-        return Job(turn.think_s, self._request_of(turn), self._simulated_of(turn, name, self._answer), session)
+        request, simulated = self._request_of(turn), self._simulated_of(turn, name, self._answer)
+        prompt_bytes = request.prompt.total_bytes if request.prompt else 0
+        return Job(turn.think_s, request, simulated, session, prompt_bytes / len(simulated.token_ids))
 
     def _request_of(self, turn: ChatTurn) -> RoutingRequest:
         builder = PromptBuilder(_SCOPE)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from router.replay import oracles
 from router.replay.contender import Contender
 from router.replay.plan import Plan
+from router.replay.rivals.names import RIVALS, rival
 from router.replay.warmroute import NAMES as WARMROUTE
 from router.replay.warmroute import Warmroute
 from router.sim.engine import Engine
@@ -13,11 +15,23 @@ from router.sim.engine import Engine
 
 def names() -> list[str]:
     """Return the names that a plan may ask for: Warmroute's, rivals', oracles'."""
-    return list(WARMROUTE)
+    return [*WARMROUTE, *RIVALS, *oracles.NAMES]
 
 
 def contender_of(plan: Plan, engines: Sequence[Engine]) -> Contender:
-    """Return the contender that a plan names, in front of `engines`. ValueError: nobody has this name."""
+    """Return the contender that a plan names, in front of `engines`; `plan.engine` is in the workload's blocks.
+
+    ValueError: nobody has this name.
+    """
     if plan.policy in WARMROUTE:
         return Warmroute(plan)
+    if plan.policy in RIVALS:
+        return rival(plan)
+    if plan.policy in oracles.NAMES:
+        return oracles.oracle(plan, engines)
     raise ValueError(f"no policy {plan.policy!r}; there are {', '.join(names())}")
+
+
+def shares_cache(policy: str) -> bool:
+    """Tell whether a contender's engines have one cache together."""
+    return policy == oracles.POOLED

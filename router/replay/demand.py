@@ -39,6 +39,8 @@ class Job:
     simulated: SimRequest
     session: int | None = None
     """Hash of the conversation, where a client could name it; for policies that ask for a session hint."""
+    bytes_per_token: float = BYTES_PER_TOKEN
+    """Canonical bytes of the router's prompt for each token; for oracles."""
 
     @property
     def prompt_tokens(self) -> int:

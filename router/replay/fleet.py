@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from router.core.types import EngineReport
 from router.replay.plan import Plan
+from router.sim.blocks import BlockPool
 from router.sim.engine import Engine
 from router.sim.types import EngineConfig, Event, SimRequest
 
@@ -16,14 +17,18 @@ NEVER = float("inf")
 class SimulatedFleet:
     """Engines by number. To be driven through this class only: it keeps their next events in order."""
 
-    def __init__(self, plan: Plan, config: EngineConfig) -> None:
-        """Raises ValueError where `plan.replicas` or one of its speeds is not positive."""
+    def __init__(self, plan: Plan, config: EngineConfig, shared_cache: bool = False) -> None:
+        """`shared_cache`: one for all, as large as all together.
+
+        Raises ValueError where `plan.replicas` or one of its speeds is not positive.
+        """
         if plan.replicas < 1:
             raise ValueError(f"a fleet has at least one replica, not {plan.replicas}")
         speeds = plan.speeds or (1.0,)
         if min(speeds) <= 0:
             raise ValueError(f"speeds are above 0, not {min(speeds):g}")
-        self.engines = [Engine(at_speed(config, speeds[n % len(speeds)])) for n in range(plan.replicas)]
+        pool = BlockPool(plan.replicas * config.num_blocks) if shared_cache else None
+        self.engines = [Engine(at_speed(config, speeds[n % len(speeds)]), pool) for n in range(plan.replicas)]
         self._next_s = [NEVER] * plan.replicas
         self._order: list[tuple[float, int]] = []
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from router.core.admission import TICK_S
 from router.replay.bounds import Bounds
 from router.replay.contender import Call, Contender, Hold, Late, Refuse, Send
-from router.replay.contenders import contender_of
+from router.replay.contenders import contender_of, shares_cache
 from router.replay.demand import Client, Job, Workload
 from router.replay.fleet import SimulatedFleet, fits, report_of
 from router.replay.plan import Answered, Plan, Result
@@ -59,10 +59,13 @@ class Run:
     """Goes on until the last request that came in time is answered."""
 
     def __init__(self, plan: Plan, workload: Workload, progress: Progress | None = None) -> None:
+        """Raises as `run`."""
+        if plan.routers != 1:
+            raise ValueError(f"one router can be replayed, not {plan.routers}")
         self.plan, self._progress = plan, progress
         self._engine = engine_of(plan, workload)
-        self.fleet = SimulatedFleet(plan, self._engine)
-        self.contender: Contender = contender_of(plan, self.fleet.engines)
+        self.fleet = SimulatedFleet(plan, self._engine, shares_cache(plan.policy))
+        self.contender: Contender = contender_of(replace(plan, engine=self._engine), self.fleet.engines)
         self.result = Result(plan)
         self._bounds = Bounds(plan.replicas * self._engine.kv_tokens, self._engine.block_tokens)
         self._duration_s, self._warm_up_s = plan.minutes * 60, plan.warm_up_minutes * 60

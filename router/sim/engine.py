@@ -24,10 +24,11 @@ _ROUNDING_STEPS = 1e-6
 class Engine:
     """Submit, advance, abort. Times are monotonic seconds; a `now` before an earlier one counts as the earlier one."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, pool: BlockPool | None = None) -> None:
+        """`pool`: a cache that several engines have together; each has its own without it."""
         self.config = config
         self.stats = EngineStats()
-        self.pool = BlockPool(config.num_blocks)
+        self.pool = pool or BlockPool(config.num_blocks)
         self._requests: dict[str, LiveRequest] = {}
         self._line: deque[LiveRequest] = deque()
         self._admitted: dict[str, LiveRequest] = {}
@@ -103,7 +104,7 @@ class Engine:
 
     def advance(self, now: float) -> list[Event]:
         """Return what happened up to and including `now`, in order of time."""
-        self._run_to(now)
+        self._admit(self._run_to(now))  # a shared pool may have room by now
         told, self._told = self._told, []
         return told
 

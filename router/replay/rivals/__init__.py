@@ -1,0 +1,1 @@
+"""Policies of other routers, written anew from their public documentation."""
