@@ -58,7 +58,9 @@ def read_fleet(line: str) -> Fleet:
     Raises:
         TraceError: it is no such line.
     """
-    return next(fleet for _, fleet in records([line], Fleet))
+    for _, fleet in records([line], Fleet):
+        return fleet
+    raise TraceError(1, "a recording begins with the line that says how its fleet was")
 
 
 def read_recording(lines: Iterable[str]) -> list[TraceRequest]:

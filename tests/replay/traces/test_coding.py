@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from router.replay.traces.coding import read_coding_sessions
+from router.replay.traces.lines import TraceError
 
 
 def request(t: float, prompt_tokens: int, runs: list[list[int]], **more) -> dict:
@@ -38,3 +41,19 @@ def test_coding_sessions():
 def test_sessions_share_no_blocks():
     one, _, other = read_coding_sessions(CODING)
     assert not set(one[0].block_hashes) & set(other[0].block_hashes)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (('"in": 64', '"i": 64'), "line 2: a request of the session lacks the field `in`"),
+        (('"block_size": 64', '"block_size": 0'), "line 2: Expected `int` >= 1 - at `$.block_size`"),
+        (('"id": "trace_1", ', ""), "line 2: Object missing required field `id`"),
+        (("[9, 1]", "[9]"), "line 2: Expected `array` of length 2 - at `$.requests[1].requests[0].hash_ids[0]`"),
+    ],
+)
+def test_an_error_names_its_line(change: tuple[str, str], told: str):
+    assert change[0] in CODING[0]
+    with pytest.raises(TraceError) as caught:
+        list(read_coding_sessions([CODING[1], CODING[0].replace(*change)]))
+    assert str(caught.value) == told

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from router.replay.traces.lines import TraceError
 from router.replay.traces.mooncake import read_mooncake
 from router.sim.engine import Engine, EngineConfig, Finished
 
@@ -24,3 +27,29 @@ def test_mooncake():
     end = engine.advance(1_000.0)[-1]
     assert isinstance(end, Finished)
     assert (end.cached_tokens, end.reason, end.generated_tokens) == (1_024, "stop", 3)
+
+
+GOOD = MOONCAKE[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "line 2: Input data was truncated"),
+        ("[]", "line 2: Expected `object`, got `array`"),
+        (GOOD.replace("input_length", "in"), "line 2: Object missing required field `input_length`"),
+        (GOOD.replace("1100", "0"), "line 2: Expected `int` >= 1 - at `$.input_length`"),
+        (GOOD.replace("500", "-1"), "line 2: Expected `int` >= 0 - at `$.output_length`"),
+        (GOOD.replace("[0", '["a"'), "line 2: Expected `int`, got `str` - at `$.hash_ids[0]`"),
+    ],
+)
+def test_an_error_names_its_line(line: str, told: str):
+    with pytest.raises(TraceError) as caught:
+        list(read_mooncake([GOOD, line, GOOD]))
+    assert (str(caught.value), caught.value.line) == (told, 2)
+
+
+def test_blank_lines_count_and_are_passed_over():
+    assert len(list(read_mooncake([GOOD, "", " \n", GOOD]))) == 2
+    with pytest.raises(TraceError, match="line 3"):
+        list(read_mooncake([GOOD, "", "x"]))
