@@ -24,6 +24,7 @@ from router.app.admin.feed import Feed
 from router.app.doorway import Doorway
 from router.app.process.gate import Gate
 from router.app.process.reloads import Reloads
+from router.app.recording import Recording
 from router.app.roster.members import Roster
 from router.app.roster.models import ModelList
 from router.app.roster.warming import Warming
@@ -73,6 +74,7 @@ class House:
     """Warms replicas up that come in cold; None: nothing does."""
     gate: Gate
     reloads: Reloads
+    recording: Recording
     tracer: OtlpTracer | None = None
     """None where nothing is traced."""
     remembered: Snapshot | None = None
@@ -84,7 +86,9 @@ class House:
         self.plane.close()
         if self.request_log is not None:
             self.request_log.flush()
-        closing = [] if self.store is None else [self.store.close()]
+        closing = [self.recording.close()]
+        if self.store is not None:
+            closing.append(self.store.close())
         if self.tracer is not None:
             closing.append(self.tracer.export.close())
         await asyncio.gather(*closing)  # together they have as long as one would

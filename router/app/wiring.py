@@ -30,6 +30,7 @@ from router.app.house import House, add_replica, engine_tls, replica_id_of
 from router.app.observers import Observers
 from router.app.process.gate import Gate
 from router.app.process.reloads import Reloads
+from router.app.recording import Origin, Recording
 from router.app.roster.members import STATIC, Roster
 from router.app.roster.models import ModelList
 from router.app.roster.warming import Warming
@@ -47,8 +48,11 @@ if TYPE_CHECKING:
     from router.adapters.tracing.tracer import OtlpTracer
 
 
-def build(settings: Settings) -> House:
-    """Build a router from its settings. Nothing is listening or connected yet; call it inside the event loop."""
+def build(settings: Settings, origin: Origin | None = None) -> House:
+    """Build a router from its settings. Nothing is listening or connected yet; call it inside the event loop.
+
+    `origin`: of what is recorded, where it is one of several workers.
+    """
     router = secrets.token_hex(8)
     tie_seed = 0 if settings.redis is None else int(router, 16)
     fleet = Fleet(POLICIES[settings.policy], int(settings.index_bytes), settings.prefill_tokens_per_s, tie_seed)
@@ -91,9 +95,11 @@ def build(settings: Settings) -> House:
         warming=_warming(settings, plane, client, found),
         gate=Gate(plane),
         reloads=Reloads(),
+        recording=Recording(plane),
         tracer=tracer,
     )
     plane.sweeps.append(house.doorway.door.sweep)
+    house.recording.origin = origin
     configure(house, settings)
     for member in house.roster.members().values():
         add_replica(house, member.endpoint)
@@ -178,6 +184,7 @@ def configure(house: House, settings: Settings) -> None:
     if house.tracer is not None:
         house.tracer.ratio = settings.trace_ratio
     care.probe_failures, care.slow_start_s = settings.health_failures, settings.slow_start_s
+    house.recording.apply(settings)
 
 
 def aliases_of(settings: Settings) -> dict[str, str]:

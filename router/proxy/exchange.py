@@ -286,21 +286,21 @@ class Exchange:
                 self.trace.attempt_ended(attempt.ticket, attempt.sent_s, attempt.status, outcome)
             self.plane.settle(attempt.ticket, outcome)
 
-    def _charge(self, outcome: Outcome | None) -> None:
+    def _charge(self, outcome: Outcome | None, reads: int) -> None:
         attempt = self.attempt
         if outcome is None or attempt is None:
             self.admission.finished(0)
         else:
-            reads = attempt.silence.segments if attempt.passing else 0
             self.admission.finished(tokens_used(outcome.usage, attempt.ticket.decision.prompt_tokens, reads))
 
     def _end(self, outcome: Outcome | None) -> None:
-        self._charge(outcome)
+        attempt = self.attempt
+        reads = attempt.silence.segments if attempt is not None and attempt.passing else 0
+        self._charge(outcome, reads)
         if self.recognised is None:
             self.plane.later.work()  # its end must not be known before it is recognised
-        end = End(
-            self.ticket, None if self.attempt is None else self.attempt.sent_s, self.status, outcome, self.plane.clock()
-        )
+        sent_s = None if attempt is None else attempt.sent_s
+        end = End(self.ticket, sent_s, self.status, outcome, self.plane.clock(), reads)
         if outcome is not None:
             self.settle(outcome)
         self.response_complete = True
@@ -317,6 +317,8 @@ class Exchange:
             self.plane.learn_turn(self.recognised, end.ticket, record.usage, end.at_s)
         if self.trace is not None:
             self.trace.finished(record, self.started_s)
+        if self.plane.recorder is not None and self.request is not None and end.ticket is not None:
+            self.plane.recorder.request_finished(record, self.request, end.reads)
         return record
 
     # Back-pressure and silence

@@ -21,7 +21,7 @@ from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.core.waiting import Waiting
-from router.ports import Audience, RequestRecord, Store, Tracer
+from router.ports import Audience, Recorder, RequestRecord, Store, Tracer
 from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
@@ -102,6 +102,8 @@ class Plane:
         self.audience: Audience = Nobody()
         self.store = store
         self.tracer = tracer
+        self.recorder: Recorder | None = None
+        """None while nothing is recorded."""
         self.limits = limits
         self.session_headers: tuple[bytes, ...] = ()
         """In lower case; the first one that a request has names its session."""

@@ -72,6 +72,8 @@ class End(NamedTuple):
     status: int | None
     outcome: Outcome | None
     at_s: float
+    reads: int = 0
+    """Pieces in which the answer came."""
 
 
 def own_lines(request_id: bytes, decision: Decision | None) -> bytes:

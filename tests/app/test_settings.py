@@ -97,6 +97,9 @@ SAMPLES = {
     "redis_ttl_s": simple(60, 120, 2_592_000),
     "otlp_endpoint": simple("http://a:4318", "http://b:4318", "https://c/v1/traces"),
     "trace_ratio": simple(0.0, 0.5, 0.25),
+    "record": Sample("a.jsonl", "b.jsonl", "c.jsonl", (Path("a.jsonl"), Path("b.jsonl"), Path("c.jsonl"))),
+    "record_max_bytes": Sample("1MiB", "2MiB", "3MiB", (ByteSize(1 << 20), ByteSize(2 << 20), ByteSize(3 << 20))),
+    "record_files": simple(1, 2, 3),
     "log_requests": Sample(False, "true", False, (False, True, False)),
 }
 TLS_SETTINGS = {"ssl_certfile", "ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs"}

@@ -14,6 +14,7 @@ from router.adapters.metrics.collector import RouterCollector
 from router.adapters.metrics.times import PHASES
 from router.adapters.metrics.turns import LOSING
 from router.adapters.queue_metrics import QueueCollector
+from router.adapters.recording.counts import RecordingCounts
 from router.adapters.redis_store.address import parse
 from router.adapters.redis_store.metrics import StoreCollector
 from router.adapters.redis_store.options import Options
@@ -34,7 +35,7 @@ from tests.contract.pages import DOCS, Block, all_blocks, code, codes, pages, pr
 PAGE = DOCS / "reference" / "metrics.md"
 SECTIONS = (
     "Requests", "Where the time went", "Tokens", "Turns", "The queue", "The router's books of each replica",
-    "What the engines say", "Warm-up", "Sharing with other routers", "Stop and reload", "Traces", "Build",
+    "What the engines say", "Warm-up", "Sharing with other routers", "Stop and reload", "Traces", "Build", "Recording",
 )  # fmt: skip
 
 
@@ -76,6 +77,7 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     warm_up = WarmUpCounts()
     warm_up.count("r", "done", 100)
     registry.register(warm_up)
+    registry.register(RecordingCounts())
     registry.register(SpanExport("http://127.0.0.1:1"))
     registry.register(ReloadCollector(Reloads(), Gate(Plane(fleet, Limits()))))
     registry.register(StoreCollector(RedisStore(fleet, Options(parse("redis://h")), "w", lambda: 0.0), fleet))

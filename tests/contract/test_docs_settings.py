@@ -43,6 +43,7 @@ def test_the_page_is_fresh() -> None:
 def test_a_number_in_a_setting_carries_its_unit_in_the_name() -> None:
     counts = {"port", "admin_port", "max_retries", "workers", "health_failures", "max_queued_requests"}
     counts |= {"key_requests_per_minute", "key_tokens_per_minute", "key_concurrent_requests", "max_connections"}
+    counts |= {"record_files"}
     for name, field in Settings.model_fields.items():
         if name not in counts and field.annotation is not bool and isinstance(field.default, int | float):
             assert re.search(r"_(s|ms|bytes|ratio|tokens|tokens_per_s)$", name), name

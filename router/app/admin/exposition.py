@@ -28,6 +28,7 @@ def _registry(house: House) -> CollectorRegistry:
     registry.register(house.metrics)
     registry.register(house.queue_metrics)
     registry.register(ReloadCollector(house.reloads, house.gate))
+    registry.register(house.recording.counts)
     if house.warming is not None:
         registry.register(house.warming.counts)
     if house.tracer is not None:

@@ -34,6 +34,7 @@ def overview(house: House) -> dict[str, Any]:
         },
         "replicas": _replicas(house, windows),
         "queue": describe_queue(house.plane.admission.queue),
+        "recording": house.recording.describe(),
         **describe_sharing(house),
     }
 

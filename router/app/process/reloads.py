@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from router.app.process.gate import Gate
+from router.app.recording import Origin
 from router.app.settings.model import Settings
 
 
@@ -31,6 +32,8 @@ class Order:
 
     settings: Settings | None
     report: Report
+    origin: Origin | None = None
+    """Of what is recorded with these settings."""
 
 
 class Reloads:

@@ -22,6 +22,7 @@ from router.app.keeping import save
 from router.app.process.listening import Listening
 from router.app.process.stopping import Stop, finish, give_up_soon, until
 from router.app.public import public_app
+from router.app.recording import Origin
 from router.app.roster.engines import keep_running
 from router.app.roster.following import first_lists
 from router.app.settings.model import Settings
@@ -74,14 +75,21 @@ def _spare_the_collector() -> None:
     gc.set_threshold(GC_THRESHOLD, 20, 50)
 
 
-async def serve(settings: Settings, sockets: Sockets, ready: Callable[[], None], stop: Stop, control: Control) -> None:
+async def serve(
+    settings: Settings,
+    sockets: Sockets,
+    ready: Callable[[], None],
+    stop: Stop,
+    control: Control,
+    origin: Origin | None = None,
+) -> None:
     """Run one router on two listening sockets until `stop` is wanted, then let running requests finish.
 
-    `ready` is called once, when nothing can hinder the start any more. Raises StartError when TLS files or the key file
-    are unusable.
+    `ready` is called once, when nothing can hinder the start any more. `origin`: see `wiring.build`. Raises StartError
+    when TLS files or the key file are unusable.
     """
     try:
-        house = build(settings)
+        house = build(settings, origin)
     except KeyFileError as error:
         raise StartError(str(error)) from None
     warn_if_open(settings)

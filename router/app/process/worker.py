@@ -64,7 +64,7 @@ async def _serve(sockets: Sockets, end: socket.socket, stop: Stop) -> int:
         return 0
     set_up_logging(order.settings.log_level)
     try:
-        await serve(order.settings, sockets, partial(link.say, READY), stop, link.follow)
+        await serve(order.settings, sockets, partial(link.say, READY), stop, link.follow, order.origin)
     except StartError as error:
         await link.end(f"{error}\n".encode())
         return 2
@@ -130,6 +130,7 @@ class _Link:
 def _obey(house: House, order: Order) -> Report:
     """Take the settings over; return the parent's report, or this worker's own trouble with them."""
     if order.settings is not None:
+        house.recording.origin = order.origin
         report = take(house, order.settings)
         if report.error is not None:
             LOGGER.warning("reload: a worker's settings stay as they are: %s", report.error)

@@ -27,6 +27,7 @@ from router.app.process.reloads import Order, Report
 from router.app.process.serve import StartError
 from router.app.process.stopping import END_S, HURRY, LAST_BYTES_S, Stop, until
 from router.app.process.worker import LENGTH_BYTES, READY, RELOAD
+from router.app.recording import new_origin
 from router.app.roster.engines import keep_running
 from router.app.settings.sources import ConfigError, Effective
 
@@ -73,6 +74,8 @@ class _Workers:
         self._files = Files(effective)
         self._settings = effective.settings
         """What all workers have, and new ones get."""
+        self._origin = new_origin()
+        """Of what they record."""
         self._client_socket = client_socket
         self._admin_sockets = admin_sockets
         self._ready = ready
@@ -117,10 +120,11 @@ class _Workers:
     async def _live(self, admin_socket: socket.socket, port: int) -> str:
         """Run one worker from start to end; return how it ended. StartError is for those that start at first."""
         try:
-            worker = await _Worker.launch(self._client_socket, admin_socket)
+            number = 1 + self._admin_sockets.index(admin_socket)
+            worker = await _Worker.launch(number, self._client_socket, admin_socket)
             self._living.add(worker)
             try:
-                worker.send(Order(self._settings, Report()))
+                worker.send(self._order(worker, Report()))
                 await self._started(worker, admin_socket, port)
                 return await worker.ended(partial(self._reload, "admin API"))
             finally:
@@ -163,14 +167,19 @@ class _Workers:
             settings, report = compare(self._settings, self._files.read())
             certificate.check(settings)
         except ConfigError as error:
-            order = Order(None, Report(error=str(error)))
+            report = Report(error=str(error))
         else:
             self._settings = settings
             set_log_level(settings)
-            order = Order(settings, report)
+            if "record" in report.changed:
+                self._origin = new_origin()
         for worker in self._living:
-            worker.send(order)
-        log(order.report, why)
+            worker.send(self._order(worker, report))
+        log(report, why)
+
+    def _order(self, worker: _Worker, report: Report) -> Order:
+        settings = None if report.error is not None else self._settings
+        return Order(settings, report, self._origin._replace(worker=worker.number))
 
     def _kill(self) -> None:
         for worker in self._living:
@@ -186,12 +195,14 @@ class _Worker:
     its wish for a reload; its end is the worker's.
     """
 
+    number: int
+    """From 1, and for good that of its admin port."""
     process: subprocess.Popen[bytes]
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     @classmethod
-    async def launch(cls, client_socket: socket.socket, admin_socket: socket.socket) -> _Worker:
+    async def launch(cls, number: int, client_socket: socket.socket, admin_socket: socket.socket) -> _Worker:
         """Start a process. Raises StartError when the system can't."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -201,7 +212,7 @@ class _Worker:
                 ours.close()
                 raise StartError(f"can't start a worker: {error.strerror or error}") from None
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        return cls(process, reader, writer)
+        return cls(number, process, reader, writer)
 
     def send(self, order: Order) -> None:
         """Send settings, before it is told to stop; nothing happens where it is gone."""

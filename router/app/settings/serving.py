@@ -1,5 +1,6 @@
 """The settings of serving: ports, limits, and what the router tells of itself."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ByteSize, Field, FilePath, SecretStr
@@ -160,6 +161,29 @@ class ServingSettings(FleetSettings):
         Field(description="Write one structured log line for each request."),
         About("Observing", "", "It costs a few microseconds and answers most questions."),
     ] = True
+    record: Annotated[
+        Path | None,
+        Field(
+            description="File that finished requests are recorded in, to be replayed: sizes, times and keyed hashes, "
+            "no text. With several workers each has its own, FILE.w1, FILE.w2 and so on."
+        ),
+        About("Observing", "FILE", "Nothing is written down unless asked for.", live=True),
+    ] = None
+    record_max_bytes: Annotated[
+        ByteSize,
+        Field(
+            ge=MIB,
+            le=1024 * GIB,
+            description="Size at which a recording goes on in a new file, and the old one becomes FILE.1. Accepts "
+            "64MiB, 1GiB.",
+        ),
+        About("Observing", "BYTES", "Some 200,000 requests with prompts of 8,000 tokens.", live=True),
+    ] = ByteSize(256 * MIB)
+    record_files: Annotated[
+        int,
+        Field(ge=1, le=1_000, description="Files that are kept of recordings, of each worker; the oldest one goes."),
+        About("Observing", "COUNT", "1 GiB in all is free on most disks.", live=True),
+    ] = 4
     otlp_endpoint: Annotated[
         str | None,
         AfterValidator(otlp_url),

@@ -63,6 +63,7 @@
  * @property {Record<string, Windows>} models
  * @property {Replica[]} replicas
  * @property {{requests: Record<string, number>, bytes: number}} queue
+ * @property {{file: string, written: number, dropped: number, trouble: string | null} | null} recording
  * @property {{id: string, self: boolean, heard_s: number, ledgers: Record<string, Ledger>}[]} routers
  * @property {{address: string, state: string, cause: string | null, backlog: number, dropped: Record<string, number>}
  *   | null} redis

@@ -1,0 +1,1 @@
+"""Recordings: what traffic was like, as keyed hashes and numbers, in a file that can be replayed."""
