@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from router.adapters.tokenizer.chat import Chat, Message, Unrendered, as_tool, dicts_of, template_arguments, text_of
+from router.adapters.tokenizer.chat import Chat, Message, as_tool, dicts_of, template_arguments, text_of
 from router.adapters.tokenizer.conversation import ATTRIBUTION
 from router.adapters.tokenizer.template import ChatTemplate
+from router.adapters.tokenizer.trouble import Unrendered
 
 Body = dict[str, Any]
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from router.adapters.tokenizer.anthropic import read_messages
-from router.adapters.tokenizer.chat import Chat, Unrendered, as_tool, dicts_of, template_arguments
+from router.adapters.tokenizer.chat import Chat, as_tool, dicts_of, template_arguments
 from router.adapters.tokenizer.responses import read_responses
 from router.adapters.tokenizer.template import ChatTemplate
+from router.adapters.tokenizer.trouble import Unrendered
 
 Body = dict[str, Any]
 

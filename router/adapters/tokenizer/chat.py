@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from router.adapters.tokenizer.trouble import Unrendered
+
 Message = dict[str, Any]
-
-
-class Unrendered(Exception):
-    """The request has something in it that can't be rendered exactly; the text says what."""
 
 
 class Chat(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from router.adapters.tokenizer.chat import Message, Unrendered, dicts_of, text_of
+from router.adapters.tokenizer.chat import Message, dicts_of, text_of
+from router.adapters.tokenizer.trouble import Unrendered
 
 ContentFormat = Literal["string", "openai"]
 """How a template wants a message's content: one text, or the list of its parts."""

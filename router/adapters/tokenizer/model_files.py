@@ -12,15 +12,12 @@ from tokenizers import Tokenizer
 
 from router.adapters.tokenizer.encoder import Encoder
 from router.adapters.tokenizer.template import ChatTemplate
+from router.adapters.tokenizer.trouble import TokenizerFileError
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 _OWN_RENDERERS = frozenset({"gpt_oss", "deepseek_v32", "deepseek_v4", "deepseek_v41", "kimi_k3", "inkling"})
 """Model types whose chats vLLM renders in code of its own, whatever template lies beside them."""
-
-
-class TokenizerFileError(ValueError):
-    """The files can't be used; the text is one line for the person who named them."""
 
 
 class Model(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from router.adapters.tokenizer.chat import Chat, Message, Unrendered, as_tool, dicts_of, template_arguments, text_of
+from router.adapters.tokenizer.chat import Chat, Message, as_tool, dicts_of, template_arguments, text_of
 from router.adapters.tokenizer.template import ChatTemplate
+from router.adapters.tokenizer.trouble import Unrendered
 
 Body = dict[str, Any]
 
@@ -55,6 +56,8 @@ def _add_item(messages: list[Message], item: dict[str, Any]) -> None:
         _add_to_assistant(messages, "content", _first_text(item.get("content")))
     elif kind == "message":
         messages.append({"role": item.get("role"), "content": item.get("content")})
+    elif kind == "reasoning":
+        _add_to_assistant(messages, "reasoning", _reasoning(item))
     elif kind == "function_call":
         _add_call(messages, item)
     elif kind == "function_call_output":
@@ -62,6 +65,13 @@ def _add_item(messages: list[Message], item: dict[str, Any]) -> None:
         messages.append({"role": "tool", "content": output, "tool_call_id": item.get("call_id")})
     else:
         raise Unrendered(f"an item of type {kind}")
+
+
+def _reasoning(item: dict[str, Any]) -> str:
+    content = dicts_of(item.get("content"), "reasoning")
+    if item.get("encrypted_content") or not content:
+        raise Unrendered("reasoning without its text")
+    return text_of(content[0].get("text"), "reasoning")
 
 
 def _first_text(content: object) -> str:

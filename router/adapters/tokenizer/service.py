@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from router.adapters.tokenizer.agreement import Agreement
-from router.adapters.tokenizer.chat import Unrendered
 from router.adapters.tokenizer.counts import Result, TokenizerCounts
 from router.adapters.tokenizer.models import Models, tokenised
+from router.adapters.tokenizer.trouble import Unrendered
 from router.core.token_ids import TokenIds
 from router.core.types import RoutingRequest
 

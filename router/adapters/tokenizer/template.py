@@ -16,9 +16,10 @@ from jinja2.ext import loopcontrols as LoopControls
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from router.adapters.tokenizer.chat import Chat, Message, Unrendered
+from router.adapters.tokenizer.chat import Chat, Message
 from router.adapters.tokenizer.content_format import content_format
 from router.adapters.tokenizer.conversation import conversation, without_developer
+from router.adapters.tokenizer.trouble import Unrendered
 
 _OPEN_END = "CONTINUE_FINAL_MESSAGE_TAG "
 """Put behind the message that the answer goes on from: the rendered text is cut there."""
