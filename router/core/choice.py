@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from router.core.engine_cache.crediting import blocks_within, held_of
 from router.core.policy import Ask, Policy, affinity
 from router.core.replica import Replica
 from router.core.tokens import TokenScale
@@ -37,9 +38,9 @@ class Known(NamedTuple):
 
 def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) -> Decision:
     """Price all candidates (at least one) and take the cheapest; ties go to the least recently chosen."""
+    prompt_tokens = _prompt_tokens(known, request)
+    known, held = _as_engines_say(known, _held_tokens(known, request), request, prompt_tokens)
     candidates, blocks, scale = known.candidates, known.blocks, known.scale
-    prompt_tokens = scale.total if scale else max(1, min(MAX_UNREAD_TOKENS, int(request.body_bytes / BYTES_PER_TOKEN)))
-    held = _held_tokens(known, request)
     hinted = _index_of(candidates, known.hinted)
     anchor = scale.anchor if scale else 0
     history = anchor > 0
@@ -96,6 +97,35 @@ def _held_tokens(known: Known, request: RoutingRequest) -> list[int]:
             last_blocks, last_tokens = blocks, scale.cached_tokens(blocks, replica.block_tokens, answer)
         held.append(last_tokens)
     return held
+
+
+def _prompt_tokens(known: Known, request: RoutingRequest) -> int:
+    if request.tokens is not None:
+        return max(1, len(request.tokens))
+    if known.scale is not None:
+        return known.scale.total
+    return max(1, min(MAX_UNREAD_TOKENS, int(request.body_bytes / BYTES_PER_TOKEN)))
+
+
+def _as_engines_say(
+    known: Known, estimated: list[int], request: RoutingRequest, prompt_tokens: int
+) -> tuple[Known, list[int]]:
+    """Put what engines say of their caches in the place of what their mirrors have: tokens, and blocks that agree."""
+    blocks, held = known.blocks, estimated
+    for index, replica in enumerate(known.candidates):
+        contents = replica.contents
+        if contents is None:
+            continue
+        said = held_of(contents, request, known.scale, blocks[index])
+        if said is None:
+            continue
+        if held is estimated:
+            blocks, held = blocks.copy(), estimated.copy()
+        held[index] = tokens = min(said.tokens, prompt_tokens)
+        if known.scale is not None and request.prompt is not None:
+            most = len(request.prompt.hashes)
+            blocks[index] = blocks_within(known.scale, blocks[index], most, tokens, replica.block_tokens)
+    return (known if held is estimated else known._replace(blocks=blocks)), held
 
 
 def _reason(known: Known, request: RoutingRequest, policy: Policy, best: int) -> Reason:

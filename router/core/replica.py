@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import exp
 from typing import NamedTuple
 
+from router.core.engine_cache.cache import EngineCache
 from router.core.health import Care, Health, State
 from router.core.latency import PrefillRate
 from router.core.ledger import Ledger
@@ -60,6 +61,7 @@ class Replica:
         "_recent_at_s",
         "_recent_tokens",
         "chosen_for",
+        "contents",
         "foreign_tokens",
         "health",
         "heard_s",
@@ -79,6 +81,8 @@ class Replica:
         """`care`: how its health is judged, as all of the fleet."""
         self.replica_id = replica_id
         self.mirror = Mirror()
+        self.contents: EngineCache | None = None
+        """What the engine itself says it holds; None while its events are not followed or not complete."""
         self.ledger = Ledger()
         self.rate = PrefillRate(prior_tokens_per_s)
         self.health = Health(care)
