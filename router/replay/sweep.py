@@ -52,19 +52,30 @@ def answer(sweep: Sweep, points: Sequence[Figures], target_s: float) -> str:
         best = min(points, key=lambda point: float("inf") if isnan(point.ttft_p95_s) else point.ttft_p95_s)
         return (
             f"{policy}: none of these keeps TTFT p95 at {target_s:g} s or less; "
-            f"{_size(sweep, best)} come closest, with {best.ttft_p95_s:.2f} s."
+            f"closest: {_size(sweep, best)}, with {best.ttft_p95_s:.2f} s."
         )
     least = " already" if sweep.value_of(enough) == sweep.values[0] else ""
+    verb = "is" if sweep.swept == "replicas" and enough.replicas == 1 else "are"
     return (
-        f"{policy}: {_size(sweep, enough)} are{least} enough for a TTFT p95 of {target_s:g} s or less: "
+        f"{policy}: {_size(sweep, enough)} {verb}{least} enough for a TTFT p95 of {target_s:g} s or less: "
         f"{enough.ttft_p95_s:.2f} s, with {enough.hit_ratio * 100:.1f} % of prompt tokens from cache."
     )
 
 
 def _size(sweep: Sweep, point: Figures) -> str:
     if sweep.swept == "replicas":
-        return f"{point.replicas} replicas of {point.kv_tokens:,} KV tokens"
-    return f"{point.kv_tokens:,} KV tokens on each of {point.replicas} replicas"
+        return fleet_text(point.replicas, point.kv_tokens)
+    return f"{point.kv_tokens:,} KV tokens on each of {replicas_text(point.replicas)}"
+
+
+def fleet_text(replicas: int, kv_tokens: int) -> str:
+    """How large a fleet is, in words."""
+    return f"{replicas_text(replicas)} of {kv_tokens:,} KV tokens"
+
+
+def replicas_text(replicas: int) -> str:
+    """How many there are, in words."""
+    return "1 replica" if replicas == 1 else f"{replicas:,} replicas"
 
 
 def knee(values: Sequence[float], heights: Sequence[float]) -> int | None:

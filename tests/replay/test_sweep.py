@@ -41,7 +41,7 @@ def test_the_first_is_enough_already():
 def test_none_is_enough():
     assert answer(MEMORY, points(9.0, 5.0, float("nan")), 0.5) == (
         "affinity: none of these keeps TTFT p95 at 0.5 s or less; "
-        "400,000 KV tokens on each of 2 replicas come closest, with 5.00 s."
+        "closest: 400,000 KV tokens on each of 2 replicas, with 5.00 s."
     )
 
 

@@ -14,7 +14,7 @@ from router.replay.report.figures import Figures
 from router.replay.report.page import Page, Section
 from router.replay.report.plots import run_plots, sweep_plots
 from router.replay.report.rows import rows
-from router.replay.sweep import Sweep, answer
+from router.replay.sweep import Sweep, answer, fleet_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,14 @@ class Found:
         }
 
 
-def fleet_text(plan: Plan) -> str:
-    """How large a fleet is, in words."""
+def _fleet(plan: Plan) -> str:
     speeds = f", speeds {':'.join(f'{speed:g}' for speed in plan.speeds)}" if plan.speeds else ""
-    return f"{plan.replicas} replicas of {plan.engine.kv_tokens:,} KV tokens{speeds}"
+    return fleet_text(plan.replicas, plan.engine.kv_tokens) + speeds
 
 
 def _caption(outcome: Outcome) -> str:
     return (
-        f"{fleet_text(outcome.plan)}; one pooled cache would hit {outcome.pooled_ratio * 100:.1f} %, "
+        f"{_fleet(outcome.plan)}; one pooled cache would hit {outcome.pooled_ratio * 100:.1f} %, "
         f"one that never evicts {outcome.ceiling_ratio * 100:.1f} %"
     )
 

@@ -88,7 +88,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one argument for each option
     model_profile: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="How fast engines are; list: all there are, with sources.", rich_help_panel=FLEET
+            metavar="NAME", help="How fast engines are: a model on a GPU, as published.", rich_help_panel=FLEET
         ),
     ] = "default",
     speeds: Annotated[

@@ -14,7 +14,7 @@ from router.app.replay.jobs import Progress as Told
 from router.replay.report.page import Section
 from router.replay.report.rows import headings
 
-WIDE = 160
+WIDE = 170
 """Columns where there is no terminal: the whole table, on one line a policy."""
 
 
