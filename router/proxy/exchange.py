@@ -1,4 +1,4 @@
-"""One request from its last byte in to its settlement: route, wait, attempt, relay, settle."""
+"""One request from its last byte in to its settlement: placed (see `placing`), attempted, relayed, settled."""
 
 from __future__ import annotations
 
@@ -6,20 +6,9 @@ import asyncio
 from functools import partial
 from random import getrandbits
 
-from router.core.admission import QueueFullError
-from router.core.misses.turn import Recognised
 from router.core.misses.types import TurnAccount
 from router.core.ticket import Ticket
-from router.core.types import (
-    NoReplicaError,
-    Outcome,
-    OutcomeKind,
-    ReplicaId,
-    RoutingRequest,
-    UnknownModelError,
-    Usage,
-)
-from router.core.waiting import Waiting
+from router.core.types import NoReplicaError, Outcome, OutcomeKind, ReplicaId, UnknownModelError, Usage
 from router.ports import RequestRecord
 from router.proxy import report
 from router.proxy.answer import Answer
@@ -29,6 +18,7 @@ from router.proxy.door import OPEN, tokens_used
 from router.proxy.errors import RouterError
 from router.proxy.headers import TRACE_CONTEXT
 from router.proxy.incoming import Incoming
+from router.proxy.placing import Placing
 from router.proxy.plane import Plane
 from router.proxy.pool import Pool
 from router.proxy.relay import Write
@@ -37,35 +27,22 @@ from router.proxy.report import End
 from router.proxy.watch import look
 
 
-class Exchange:
+class Exchange(Placing):
     """The state of one proxied request: the owner of its attempts and, to uvicorn, a cycle."""
 
     message_event = asyncio.Event()
     """Part of uvicorn's cycle; nobody waits for it here."""
 
     def __init__(self, plane: Plane, client: Client, incoming: Incoming, keep_alive: bool) -> None:
-        self.plane = plane
+        super().__init__(plane, incoming)
         self.client = client
-        self.incoming = incoming
         self.keep_alive = keep_alive and not incoming.http_1_0
-        self.response_complete = False
         self.disconnected = False
         self.request_id = incoming.fields.get(b"x-request-id") or b"%032x" % getrandbits(128)
-        self.request: RoutingRequest | None = None
-        self.recognised: Recognised | None = None
-        """Its session, and what its turn goes on from."""
         self.attempt: Attempt | None = None
         self.excluded: list[ReplicaId] = []
-        self.started_s = plane.clock()
-        self.recollected = False
-        """Whether the store taught something of this request."""
-        self.overhead_s = 0.0
         self.admission = OPEN
         """What the door let it in with."""
-        self.tenant = 0
-        """Whose share of the queue it takes; 0 for everybody without a name."""
-        self.queued_s = 0.0
-        """How long it waited for a replica with room."""
         self.first_byte_s: float | None = None
         self.extra_lines = b""
         """Header lines of the answer, beside those that every answer gets."""
@@ -74,7 +51,6 @@ class Exchange:
         self.reply = Reply(client.transport, incoming)
         self.paused = False
         """Whether the client does not take its bytes at the moment."""
-        self._waiting: Waiting | None = None
 
     @property
     def status(self) -> int | None:
@@ -94,78 +70,6 @@ class Exchange:
             return None
         return self.plane.account(self.recognised, self.request, ticket.decision, usage, self.excluded)
 
-    # Route
-
-    def start(self) -> None:
-        """Route the request: it has arrived whole, and it is its turn on its connection."""
-        plane, incoming = self.plane, self.incoming
-        self.started_s = plane.clock()
-        plane.active.add(self)
-        self.request = request = plane.read(incoming)
-        asked = plane.question(request)
-        if asked is None or plane.store is None:
-            self._route(request)
-        else:
-            plane.store.ask(asked, partial(self._recalled, request))
-
-    def _recalled(self, request: RoutingRequest, taught: bool) -> None:
-        """Go on: the fleet has learnt what other routers know of the request, or nothing."""
-        self.recollected = taught
-        if not self.response_complete:  # the client may have left meanwhile
-            self._route(request)
-
-    def _route(self, request: RoutingRequest) -> None:
-        plane = self.plane
-        try:
-            found = plane.admit(request, self.tenant)
-        except NoReplicaError:
-            self.fail(RouterError.NO_REPLICA)
-        except UnknownModelError:
-            self._unknown_model()
-        except QueueFullError as full:
-            self.waited_too_long(full.wait_s)
-        else:
-            if isinstance(found, Ticket):
-                self._try(found)
-            else:
-                self._waiting = found
-                plane.room.hold(found, self)
-            self.overhead_s = plane.clock() - self.started_s
-            plane.later.put(partial(self._recognise, request))  # it is on its way: nobody waits for this
-
-    def _recognise(self, request: RoutingRequest) -> None:
-        self.recognised = self.plane.recognise(request, self.started_s)
-
-    # In the queue
-
-    def go(self, ticket: Ticket) -> None:
-        """Leave the queue for a replica that has room."""
-        self._leave_queue()
-        self._try(ticket)
-
-    def waited_too_long(self, wait_s: float) -> None:
-        """Leave the queue, or do not enter it: it would take too long."""
-        self._leave_queue()
-        if any(replica.health.up for replica in self.plane.fleet):
-            self.fail(RouterError.QUEUE_FULL, retry_after_s=wait_s)
-        else:
-            self.fail(RouterError.NO_REPLICA, "No replica is up. Try again later.")
-
-    def nobody_serves(self) -> None:
-        """Leave the queue: no replica serves the model any more."""
-        self._leave_queue()
-        self._unknown_model()
-
-    def _leave_queue(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            self.queued_s = self.plane.clock() - waiting.since_s
-
-    def _unknown_model(self) -> None:
-        model = "" if self.request is None else self.request.model
-        self.plane.unknown_model_seen()
-        self.fail(RouterError.UNKNOWN_MODEL, report.unknown_model(model, self.plane.fleet))
-
     # Attempts
 
     def _try(self, ticket: Ticket) -> None:
@@ -183,8 +87,11 @@ class Exchange:
         """Return head and body for a replica, and whether its answer has no body whatever it announces."""
         incoming = self.incoming
         authorization, trace_lines = self.plane.authorization, b"" if self.trace is None else self.trace.lines
+        body, ticket = incoming.body(), self.ticket
+        if self.plane.label is not None and ticket is not None:
+            trace_lines += self.plane.label(ticket, incoming.fields.get(b"x-session-id"), body)
         head = incoming.upstream_head(pool.authority, self.request_id, authorization, pool.own_lines, trace_lines)
-        return head, incoming.body(), incoming.method == b"HEAD"
+        return head, body, incoming.method == b"HEAD"
 
     def attempt_failed(self, kind: OutcomeKind) -> None:
         """Before the first byte went to the client: another replica, or an error."""
@@ -243,7 +150,7 @@ class Exchange:
         self.reply.cut(error, answer)
 
     def fail(self, error: RouterError, message: str | None = None, retry_after_s: float | None = None) -> None:
-        """Answer with an error of the router's own; `message` and `retry_after_s` where this case has its own."""
+        """See `Placing.fail`."""
         self.error = error
         if error.ends_connection:
             self.keep_alive = False
@@ -272,9 +179,7 @@ class Exchange:
 
     def _give_up(self) -> None:
         """Leave the queue, or the replica."""
-        if self._waiting is not None:
-            self.plane.room.leave(self._waiting)
-            self._leave_queue()
+        self._give_up_waiting()
         if self.attempt is not None:
             self.attempt.abandon()
 
@@ -317,6 +222,8 @@ class Exchange:
             self.plane.learn_turn(self.recognised, end.ticket, record.usage, end.at_s)
         if self.trace is not None:
             self.trace.finished(record, self.started_s)
+        if record.usage.prompt_tokens and self.plane.tokenizer is not None and self.request is not None:
+            self.plane.tokenizer.reported(self.request, record.usage.prompt_tokens)
         if self.plane.recorder is not None and self.request is not None and end.ticket is not None:
             self.plane.recorder.request_finished(record, self.request, end.reads)
         return record

@@ -21,7 +21,7 @@ from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.core.waiting import Waiting
-from router.ports import Audience, Recorder, RequestRecord, Store, Tracer
+from router.ports import Audience, Recorder, RequestRecord, Store, Tokenizer, Tracer
 from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
@@ -102,6 +102,11 @@ class Plane:
         self.audience: Audience = Nobody()
         self.store = store
         self.tracer = tracer
+        self.label: Callable[[Ticket, bytes | None, bytes], bytes] | None = None
+        """Gives header lines that name an attempt to its engine, from it, the client's own session header and the body;
+        None: engines tell nothing of single requests."""
+        self.tokenizer: Tokenizer | None = None
+        """Makes the engine's tokens of prompts; None makes none."""
         self.recorder: Recorder | None = None
         """None while nothing is recorded."""
         self.limits = limits
@@ -248,6 +253,8 @@ class Plane:
 
     def close(self) -> None:
         """Close all idle upstream connections, and the waiting room; account for what has ended."""
+        if self.tokenizer is not None:
+            self.tokenizer.close()
         self.room.close()
         self.later.flush()
         for pool in self.pools.values():

@@ -32,6 +32,7 @@ from router.app.dashboard.serving import add_page
 from router.app.house import House
 from router.app.probes import add_probe_routes
 from router.core.types import NoReplicaError, RoutingRequest, UnknownModelError, Usage
+from router.proxy.inquiry import Inquiry
 from router.proxy.openai import read_request
 
 
@@ -87,7 +88,7 @@ def admin_app(house: House) -> FastAPI:
         names = house.settings.session_header
         session = next((request.headers[name] for name in names if request.headers.get(name)), None)
         routing = read_request(path, body, session)
-        await _ask_store(house, routing)
+        routing = await _prepared(house, routing, body)
         try:
             decision = house.fleet.explain(routing, time.monotonic())
         except NoReplicaError:
@@ -105,10 +106,14 @@ def admin_app(house: House) -> FastAPI:
     return app
 
 
-async def _ask_store(house: House, request: RoutingRequest) -> None:
-    """Let the fleet learn what other routers know of a request, as before a real one."""
-    asked = house.plane.question(request)
-    if asked is not None and house.store is not None:
-        answered = asyncio.Event()
-        house.store.ask(asked, lambda _: answered.set())
-        await answered.wait()
+async def _prepared(house: House, request: RoutingRequest, body: bytes) -> RoutingRequest:
+    """Ask what is asked before a real request is routed: other routers, the tokenizer."""
+    plane, answered, prepared = house.plane, asyncio.Event(), [request]
+
+    def take(known: RoutingRequest, _taught: bool) -> None:
+        prepared[0] = known
+        answered.set()
+
+    Inquiry(request, take).ask(plane.store, plane.question(request), plane.tokenizer, body)
+    await answered.wait()
+    return prepared[0]

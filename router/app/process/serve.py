@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from router.adapters.client_keys import KeyFileError
+from router.adapters.tokenizer.trouble import TokenizerFileError
 from router.app.admin.api import admin_app
 from router.app.admin.guard import warn_if_open
 from router.app.background import start_all
@@ -86,11 +87,11 @@ async def serve(
     """Run one router on two listening sockets until `stop` is wanted, then let running requests finish.
 
     `ready` is called once, when nothing can hinder the start any more. `origin`: see `wiring.build`. Raises StartError
-    when TLS files or the key file are unusable.
+    when TLS files, the key file or a tokenizer's files are unusable.
     """
     try:
         house = build(settings, origin)
-    except KeyFileError as error:
+    except (KeyFileError, TokenizerFileError) as error:
         raise StartError(str(error)) from None
     warn_if_open(settings)
     clients, admin = _servers(house, sockets)
