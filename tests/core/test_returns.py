@@ -105,15 +105,19 @@ def test_a_session_counts_in_a_bin_when_the_bin_has_passed() -> None:
     returns = Returns()
     returns.ended(1, CALLS, 0.0)
     returns.ended(2, CALLS, 0.0)
+    returns.ended(3, CALLS, 0.0)
     returns.came_back(1, 0.4)
+    returns.came_back(3, 0.6)
     before = returns.chance(CALLS, 0, 0.5)
     assert sum(returns.state) == 0
     returns.came_back(-1, 1.0)
-    began, back = returns.state[CLASSES.index(CALLS) * 2 * BINS :][:BINS], sum(returns.state) - 2
-    assert began[0] == pytest.approx(2, rel=1e-3)
-    assert back == pytest.approx(1 + began[1], rel=1e-3), "one came back; the other is in the next bins"
+    row = returns.state[CLASSES.index(CALLS) * 2 * BINS :][: 2 * BINS]
+    assert row[:3] == pytest.approx((3, 2, 0), rel=1e-3), (
+        "at risk in the bins to 0.5 and 0.78 s; the next ends at 1.2 s"
+    )
+    assert row[BINS : BINS + 3] == pytest.approx((1, 1, 0), rel=1e-3), "back in them"
     hazard = returns.chance(CALLS, 0, 0.5)
-    assert hazard == pytest.approx((1 + 5 * before) / (2 + 5), rel=1e-3), "five sessions' worth of what was published"
+    assert hazard == pytest.approx((1 + 5 * before) / (3 + 5), rel=1e-3), "five sessions' worth of what was published"
 
 
 def test_a_session_that_ends_again_without_its_return_is_not_known_of() -> None:
