@@ -112,9 +112,7 @@ def test_a_session_counts_in_a_bin_when_the_bin_has_passed() -> None:
     assert sum(returns.state) == 0
     returns.came_back(-1, 1.0)
     row = returns.state[CLASSES.index(CALLS) * 2 * BINS :][: 2 * BINS]
-    assert row[:3] == pytest.approx((3, 2, 0), rel=1e-3), (
-        "at risk in the bins to 0.5 and 0.78 s; the next ends at 1.2 s"
-    )
+    assert row[:3] == pytest.approx((3, 2, 0), rel=1e-3), "at risk up to 0.5 and 0.78 s; the third bin ends later"
     assert row[BINS : BINS + 3] == pytest.approx((1, 1, 0), rel=1e-3), "back in them"
     hazard = returns.chance(CALLS, 0, 0.5)
     assert hazard == pytest.approx((1 + 5 * before) / (3 + 5), rel=1e-3), "five sessions' worth of what was published"
