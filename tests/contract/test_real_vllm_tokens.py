@@ -36,9 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     work = tmp_path_factory.mktemp("vllm")
-    with serving_vllm(vllm_python(), folder, work, VllmCache(), WITH_TEMPLATES, *WITH_TOOLS) as url:
-        with httpx.Client(base_url=url, timeout=120) as client:
-            yield client
+    server = serving_vllm(vllm_python(), folder, work, VllmCache(), WITH_TEMPLATES, *WITH_TOOLS)
+    with server as url, httpx.Client(base_url=url, timeout=120) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
