@@ -29,8 +29,8 @@ BOUNDED_LOAD = 1.25
 """No replica takes more than this times the mean of requests in flight."""
 
 PREFIX_TOKENS = 1_024
-"""What a prompt's beginning is: past the 512 tokens that are the same in all of Mooncake's conversation trace, where the
-first 100 characters would be one key for everybody."""
+"""What a prompt's beginning is: past the 512 tokens that are the same in all of Mooncake's conversation trace, where
+the first 100 characters would be one key for everybody."""
 
 
 class Ring:
