@@ -122,16 +122,25 @@ def sim(  # noqa: PLR0913, PLR0917 - one argument for each option
         int,
         typer.Option(metavar="RANKS", min=1, max=1024, help="Engines with caches of their own behind each port."),
     ] = 1,
+    kv_events: Annotated[
+        bool, typer.Option("--kv-events", help="Publish KV cache events on free ports, which /kv_event_sources tells.")
+    ] = False,
 ) -> int:
     """Run simulated vLLM replicas: no GPU, no model, vLLM's HTTP interface, caching and metrics."""
+    from router.sim.options import KvEventsOptions
     from router.sim.server import SimOptions, run_sim
 
     engine = EngineConfig(
         kv_tokens=kv_tokens, prefill_tokens_per_s=prefill_tokens_per_s, stream_interval=stream_interval
     )
     try:
-        options = SimOptions(tuple(model or ["sim-model"]), engine, time_scale, data_parallel=data_parallel)
+        events = KvEventsOptions() if kv_events else None
+        options = SimOptions(
+            tuple(model or ["sim-model"]), engine, time_scale, data_parallel=data_parallel, kv_events=events
+        )
         run_sim(port, replicas, options, host=host)
+    except ImportError as error:
+        raise ConfigError(f"--kv-events needs a package that is not installed: {error}") from None
     except (OSError, OverflowError, ValueError) as error:
         raise ConfigError(f"can't run {replicas} replicas from {host}:{port}: {error}") from None
     return 0

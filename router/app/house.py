@@ -36,7 +36,9 @@ from router.ports import Discovery, Endpoint, EngineProbe
 from router.proxy.plane import Plane
 from router.proxy.pool import Address
 
-if TYPE_CHECKING:  # its packages are an optional extra
+if TYPE_CHECKING:  # their packages are optional extras
+    from router.adapters.kv_events.following import KvEvents
+    from router.adapters.tokenizer.service import TokenizerThreads
     from router.adapters.tracing.tracer import OtlpTracer
 
 
@@ -77,6 +79,10 @@ class House:
     recording: Recording
     tracer: OtlpTracer | None = None
     """None where nothing is traced."""
+    kv_events: KvEvents | None = None
+    """None where engines' caches are not followed."""
+    tokenizer: TokenizerThreads | None = None
+    """None where prompts go by their bytes."""
     remembered: Snapshot | None = None
     """What was known before the start, while replicas may still be found that it tells of."""
 
@@ -89,6 +95,8 @@ class House:
         closing = [self.recording.close()]
         if self.store is not None:
             closing.append(self.store.close())
+        if self.kv_events is not None:
+            closing.append(self.kv_events.close())
         if self.tracer is not None:
             closing.append(self.tracer.export.close())
         await asyncio.gather(*closing)  # together they have as long as one would

@@ -6,6 +6,7 @@ import functools
 import secrets
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -16,6 +17,7 @@ from router.adapters.discovery.source import open_source
 from router.adapters.history import kept
 from router.adapters.history.counting import History
 from router.adapters.history.sessions import SessionLog
+from router.adapters.kv_events.sources import read_given
 from router.adapters.metrics.collector import RouterCollector
 from router.adapters.queue_metrics import QueueCollector
 from router.adapters.redis_store.address import parse
@@ -35,6 +37,7 @@ from router.app.roster.members import STATIC, Roster
 from router.app.roster.models import ModelList
 from router.app.roster.warming import Warming
 from router.app.settings.model import Settings
+from router.app.settings.values import tokenizer_pair
 from router.core.admission import Rules
 from router.core.fleet import Fleet
 from router.core.policy import POLICIES
@@ -45,6 +48,8 @@ from router.proxy.door import Door
 from router.proxy.plane import Limits, Plane
 
 if TYPE_CHECKING:
+    from router.adapters.kv_events.following import KvEvents
+    from router.adapters.tokenizer.service import TokenizerThreads
     from router.adapters.tracing.tracer import OtlpTracer
 
 
@@ -72,13 +77,15 @@ def build(settings: Settings, origin: Origin | None = None) -> House:
     sources = tuple(open_source(text, settings.discover_interval_s) for text in settings.discover)
     orders = None if store is None else store.ordering.orders
     found: dict[ReplicaId, Endpoint] = {}
+    models = ModelList()
+    plane.tokenizer = tokenizer = _tokenizer(settings, models)
     house = House(
         settings=settings,
         fleet=fleet,
         plane=plane,
         probes={},
         endpoints=found,
-        models=ModelList(),
+        models=models,
         decisions=decisions,
         history=history,
         sessions=sessions,
@@ -97,6 +104,8 @@ def build(settings: Settings, origin: Origin | None = None) -> House:
         reloads=Reloads(),
         recording=Recording(plane),
         tracer=tracer,
+        tokenizer=tokenizer,
+        kv_events=_kv_events(settings, plane, client, found),
     )
     plane.sweeps.append(house.doorway.door.sweep)
     house.recording.origin = origin
@@ -143,6 +152,33 @@ def _tracer(settings: Settings) -> OtlpTracer | None:
 
     scheme = "http" if settings.ssl_certfile is None else "https"
     return OtlpTracer(SpanExport(settings.otlp_endpoint), settings.trace_ratio, scheme, time.monotonic)
+
+
+def _tokenizer(settings: Settings, models: ModelList) -> TokenizerThreads | None:
+    if not settings.tokenizer:
+        return None
+    # Imported here, since its packages are an optional extra.
+    from router.adapters.tokenizer.models import load_models
+    from router.adapters.tokenizer.service import TokenizerThreads
+
+    paths = {name: Path(path) for name, path in map(tokenizer_pair, settings.tokenizer)}
+    loaded = load_models(paths, settings.chat_template, models.parent_of)
+    return TokenizerThreads(loaded, settings.tokenizer_deadline_ms / 1000)
+
+
+def _kv_events(
+    settings: Settings, plane: Plane, client: httpx.AsyncClient, found: dict[ReplicaId, Endpoint]
+) -> KvEvents | None:
+    if settings.kv_events == "off":
+        return None
+    # Imported here, since its package is an optional extra.
+    from router.adapters.kv_events.following import KvEvents, Options
+    from router.adapters.kv_events.labels import Labels
+    from router.adapters.kv_events.listing import ask_sources
+
+    plane.label = Labels(secrets.randbits(64)).lines
+    given = tuple(map(read_given, settings.kv_events_endpoint))
+    return KvEvents(plane.fleet, found, functools.partial(ask_sources, client), Options(given, settings.kv_events_bind))
 
 
 def _limits(settings: Settings) -> Limits:

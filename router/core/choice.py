@@ -8,7 +8,7 @@ from router.core.engine_cache.crediting import blocks_within, held_of
 from router.core.policy import Ask, Policy, affinity
 from router.core.replica import Replica
 from router.core.tokens import TokenScale
-from router.core.types import Decision, Reason, ReplicaId, RoutingRequest, Score
+from router.core.types import Decision, Prompt, Reason, ReplicaId, RoutingRequest, Score
 
 BYTES_PER_TOKEN = 4.0
 """For requests that were not read: the usual length of a token of English."""
@@ -158,12 +158,18 @@ def _reason_of_new(known: Known, request: RoutingRequest, best: int) -> Reason:
     return Reason.SHARED if known.blocks[best] else Reason.NEW
 
 
-def matches(candidates: list[Replica], hashes: list[int]) -> list[int]:
-    """Match a prompt on each candidate. Most hold the same of it: a shared prefix, or nothing."""
+def matches(candidates: list[Replica], prompt: Prompt) -> list[int]:
+    """Match a prompt on each candidate. Most hold the same of it: a shared prefix, or nothing.
+
+    A turn that an engine is known to hold counts, even where its mirror has evicted it.
+    """
+    hashes = prompt.hashes
     found: list[int] = []
     guess = 0
     for replica in candidates:
         matched = replica.mirror.match(hashes, guess)
-        found.append(matched)
         guess = matched or guess
+        if replica.contents is not None:
+            matched = replica.contents.turns.deepest(prompt, matched)
+        found.append(matched)
     return found

@@ -194,7 +194,7 @@ class Fleet:
         blocks, scale, lost = [0] * len(replicas), None, None
         prompt = request.prompt
         if prompt is not None:
-            blocks = matches(replicas, prompt.hashes)
+            blocks = matches(replicas, prompt)
             size, turns = self.size_of(request.model), self.index.turns
             scale = TokenScale(prompt, size, turns, max(blocks), request.tokens)
             if len(replicas) < len(self._replicas):

@@ -13,7 +13,7 @@ from router.sim.answers import ChatForm, CompletionForm
 from router.sim.answers_messages import MessagesForm
 from router.sim.answers_pooling import PoolingForm
 from router.sim.bodies import Body, as_integer, check_generation, check_tools, check_types, need, read_json
-from router.sim.errors import bad_value, unknown_model
+from router.sim.errors import Refusal, bad_value, unknown_model
 from router.sim.faults import Taken
 from router.sim.forms import Choice, Form, Label, UsageWish
 from router.sim.generation import Generation, Work
@@ -33,6 +33,7 @@ from router.sim.record import Arrival
 from router.sim.reply import Reply
 from router.sim.state import ReplicaState, random_id
 from router.sim.structured import demanded_text
+from router.sim.types import Named
 
 _COMPLETION_TOKENS = 16
 """OpenAI's default for max_tokens of a completion, which vLLM keeps."""
@@ -275,6 +276,20 @@ def _work(
 ) -> Work:
     choices = [Choice(index, prompt, output) for index, (prompt, output) in enumerate(rows)]
     details = state.options.prompt_tokens_details
+    named = _named(state, call) if state.publishers else None
     return Work(
-        state.next_id(), rank, form, choices, salt=salt, details=details, limit_tokens=limit_tokens, taken=call.taken
+        state.next_id(), rank, form, choices, salt, named, details=details, limit_tokens=limit_tokens, taken=call.taken
     )
+
+
+def _named(state: ReplicaState, call: Call) -> Named:
+    """Return what cache events say of a request. The body's session goes before the header's."""
+    try:
+        body = read_json(call.arrival)
+    except Refusal:  # a form
+        body = {}
+    session, salt, model = body.get("session_id"), body.get("cache_salt"), body.get("model")
+    if session is None:
+        header = call.arrival.header(b"x-session-id")
+        session = None if header is None else header.decode("latin-1")
+    return Named(session, model if model in state.adapters else None, salt)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from xxhash import xxh3_64_intdigest
+
+from router.sim.types import SimRequest
 
 NULL_BLOCK = 0
 """vLLM takes the first block of the pool as a placeholder that holds no tokens: of N blocks, N - 1 are usable."""
@@ -46,6 +49,19 @@ def chain_hashes(token_ids: Iterable[int], block_tokens: int, salt: int = 0) -> 
     return hashes
 
 
+class CacheListener(Protocol):
+    """Is told what becomes of cached blocks."""
+
+    def stored(self, request: SimRequest, hashes: Sequence[int], first: int, after: int) -> None:
+        """A request's blocks from number `first` up to `after` have got the content of these `hashes`."""
+
+    def removed(self, block_hash: int) -> None:
+        """A block has lost its content to an allocation."""
+
+    def cleared(self) -> None:
+        """All blocks have lost their content."""
+
+
 class BlockPool:
     """Blocks by number: free ones in order of eviction, referenced ones, and which block holds which hash.
 
@@ -53,12 +69,13 @@ class BlockPool:
     (vLLM does not merge them): the one cached first is the one that is hit.
     """
 
-    __slots__ = ("_cached", "_free", "_hashes", "_references", "evicted_blocks", "num_blocks")
+    __slots__ = ("_cached", "_free", "_hashes", "_references", "evicted_blocks", "listener", "num_blocks")
 
     def __init__(self, num_blocks: int) -> None:
         if num_blocks < 2:
             raise ValueError(f"a pool needs 2 blocks, one of them reserved; got {num_blocks}")
         self.num_blocks = num_blocks
+        self.listener: CacheListener | None = None
         self.evicted_blocks = 0
         """How many cached blocks lost their content to an allocation, ever."""
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(NULL_BLOCK + 1, num_blocks))
@@ -168,6 +185,8 @@ class BlockPool:
             return False
         self._cached.clear()
         self._hashes = [None] * self.num_blocks
+        if self.listener is not None:
+            self.listener.cleared()
         return True
 
     def _forget(self, block: int) -> None:
@@ -175,6 +194,8 @@ class BlockPool:
         assert block_hash is not None
         self._hashes[block] = None
         self.evicted_blocks += 1
+        if self.listener is not None:
+            self.listener.removed(block_hash)
         found = self._cached[block_hash]
         if isinstance(found, int):
             del self._cached[block_hash]

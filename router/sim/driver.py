@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
+from router.sim.blocks import CacheListener
 from router.sim.engine import Engine
 from router.sim.types import EngineConfig, Event, Finished, SimRequest
 
@@ -12,6 +14,16 @@ Sink = Callable[[Event], None]
 
 _TICK_S = 0.001
 """Events closer together than this are told together. uvloop's timers are no finer, and each round costs a wake-up."""
+
+
+class Publisher(CacheListener, Protocol):
+    """Publishes what becomes of an engine's cache."""
+
+    def flush(self) -> None:
+        """Publish what has happened since the last time."""
+
+    def restart(self) -> None:
+        """Another engine takes this one's place."""
 
 
 class EngineDriver:
@@ -25,6 +37,7 @@ class EngineDriver:
         self._time_scale = time_scale
         self._advanced = advanced
         self._config = config
+        self._publisher: Publisher | None = None
         self._sinks: dict[str, Sink] = {}
         self._origin_s = loop.time()
         """Loop time at which the engine's clock stood at 0."""
@@ -32,6 +45,10 @@ class EngineDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
         self._last_round_s = 0.0
+
+    def publish(self, publisher: Publisher) -> None:
+        """Let somebody publish what becomes of the engine's cache."""
+        self._publisher = self.engine.pool.listener = publisher
 
     def now_s(self) -> float:
         """Return the engine's time."""
@@ -53,6 +70,7 @@ class EngineDriver:
         if not self.engine.submit(request, self.now_s()):
             return False
         self._sinks[request.request_id] = sink
+        self._flush()
         self._arm()
         return True
 
@@ -60,6 +78,7 @@ class EngineDriver:
         """Take a request off the engine; its sink hears no more."""
         if self._sinks.pop(request_id, None) is not None:
             self.engine.abort(request_id, self.now_s())
+            self._flush()
             self._arm()
             self._advanced()
 
@@ -81,6 +100,9 @@ class EngineDriver:
         self._disarm()
         self._sinks.clear()
         self.engine = Engine(self._config)
+        if self._publisher is not None:
+            self._publisher.restart()
+            self.engine.pool.listener = self._publisher
         self._origin_s = self._loop.time()
         self._frozen_s = None
 
@@ -113,10 +135,16 @@ class EngineDriver:
     def _round(self) -> None:
         self._timer = None
         self._last_round_s = self._loop.time()
-        for event in self.engine.advance(self.now_s()):
+        events = self.engine.advance(self.now_s())
+        self._flush()  # vLLM hands a step's cache events to their thread before its tokens go out
+        for event in events:
             self._deliver(event)
         self._arm()
         self._advanced()
+
+    def _flush(self) -> None:
+        if self._publisher is not None:
+            self._publisher.flush()
 
     def _deliver(self, event: Event) -> None:
         sink = self._sinks.get(event.request_id)

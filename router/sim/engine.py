@@ -294,4 +294,6 @@ class Engine:
         full = min(computed_tokens // self.config.block_tokens, len(live.hashes))
         for index in range(live.filled_blocks, full):
             self.pool.cache(live.blocks[index], live.hashes[index])
+        if self.pool.listener is not None and full > live.filled_blocks:
+            self.pool.listener.stored(live.request, live.hashes, live.filled_blocks, full)
         live.filled_blocks = max(live.filled_blocks, full)

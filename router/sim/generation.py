@@ -12,7 +12,7 @@ from router.sim.faults import UNHURT, FaultKind, Taken
 from router.sim.forms import Choice, Form, usage_of
 from router.sim.meters import Finish
 from router.sim.ranks import Rank
-from router.sim.types import DoesNotFit, Event, Finished, SimRequest, Tokens
+from router.sim.types import DoesNotFit, Event, Finished, Named, SimRequest, Tokens
 
 _KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -66,6 +66,8 @@ class Work:
     form: Form
     choices: Sequence[Choice]
     salt: int = 0
+    named: Named | None = None
+    """What cache events say of it."""
     streaming: bool = False
     shared_prompt: bool = False
     """The choices are n answers to one prompt."""
@@ -153,7 +155,8 @@ class Generation:
 
     def _submit(self, ident: str, choice: Choice) -> None:
         output = choice.output
-        request = SimRequest(ident, choice.prompt, output.token_ids, self._work.salt, output.engine_reason)
+        work = self._work
+        request = SimRequest(ident, choice.prompt, output.token_ids, work.salt, output.engine_reason, named=work.named)
         try:
             accepted = self._driver.submit(request, self._take)
         except DoesNotFit as error:

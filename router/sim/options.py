@@ -17,6 +17,25 @@ MAX_RANKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
+class KvEventsOptions:
+    """--kv-events-config, and how releases differ. Ports are free ones; /kv_event_sources tells which."""
+
+    topic: str = ""
+    replay: bool = True
+    """Whether there is a replay endpoint."""
+    buffer_steps: int = 10_000
+    """Batches kept for replays."""
+    connect_to: str | None = None
+    """Endpoint to connect to, instead of binding one."""
+    arrays: bool = False
+    """Events are arrays, and replays have no topic, as before 0.27."""
+    byte_hashes: bool = False
+    """VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0: hashes are 32 bytes."""
+    name_sessions: bool = True
+    """Events name the session of a request, as from 0.30 on."""
+
+
+@dataclass(frozen=True, slots=True)
 class SimOptions:
     """All that a replica is told at its start. The defaults are `vllm serve --enable-prompt-tokens-details`."""
 
@@ -48,6 +67,8 @@ class SimOptions:
     """--enable-server-load-tracking: /load counts; otherwise it says 0 for ever."""
     data_parallel: int = 1
     """--data-parallel-size: engines with caches of their own behind this one server."""
+    kv_events: KvEventsOptions | None = None
+    """Cache events are published over ZMQ; None: none are."""
     dev_mode: bool = False
     """VLLM_SERVER_DEV_MODE=1: /sleep, /wake_up, /reset_prefix_cache and their like exist."""
     recorded_requests: int = 512

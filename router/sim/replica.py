@@ -77,7 +77,7 @@ class SimReplica:
         Raises:
             OSError: the address is taken.
         """
-        self.state = ReplicaState(self.options, asyncio.get_running_loop(), self.changed)
+        self.state = ReplicaState(self.options, asyncio.get_running_loop(), self.changed, self.host)
         await self._listen(self._bind())
 
     async def stop(self) -> None:
@@ -88,6 +88,8 @@ class SimReplica:
         for timer in self._timers:
             timer.cancel()
         self.state.stop()
+        for publisher in self.state.publishers:
+            await publisher.close()
         self._reset_connections()
         await self.wait_for(lambda: not self._connections, _STOP_S)
 

@@ -116,8 +116,8 @@ def _load(state: ReplicaState, call: Call) -> None:
     _json(call, {"server_load": state.load})
 
 
-def _no_event_sources(state: ReplicaState, call: Call) -> None:
-    _json(call, {})
+def _event_sources(state: ReplicaState, call: Call) -> None:
+    _json(call, {str(rank): publisher.config() for rank, publisher in enumerate(state.publishers)})
 
 
 def _models(state: ReplicaState, call: Call) -> None:
@@ -229,7 +229,7 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/ping": {"GET": _empty, "POST": _empty},
     "/version": {"GET": _version},
     "/load": {"GET": _load},
-    "/kv_event_sources": {"GET": _no_event_sources},
+    "/kv_event_sources": {"GET": _event_sources},
     "/metrics": {"GET": _metrics, "HEAD": _metrics},
     "/v1/models": {"GET": _models},
     "/tokenize": {"POST": _tokenize},

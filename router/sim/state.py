@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from router.sim.driver import EngineDriver
 from router.sim.exposition import EngineReading, Reading, exposition
@@ -18,6 +18,9 @@ from router.sim.options import SimOptions
 from router.sim.plan import Planner
 from router.sim.ranks import Rank, Ranks
 from router.sim.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from router.sim.kv_events import KvPublisher
 
 
 @dataclass(slots=True)
@@ -45,7 +48,14 @@ class _Process:
 class ReplicaState:
     """One simulated vLLM without its sockets. Adapters may be added to `adapters` at any time."""
 
-    def __init__(self, options: SimOptions, loop: asyncio.AbstractEventLoop, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        options: SimOptions,
+        loop: asyncio.AbstractEventLoop,
+        changed: Callable[[], None],
+        host: str = "127.0.0.1",
+    ) -> None:
+        """`host`: where cache events are published, if they are."""
         self.options = options
         self.loop = loop
         self.tokenizer = _shared_tokenizer()
@@ -57,6 +67,7 @@ class ReplicaState:
             EngineDriver(options.engine, loop, options.time_scale, changed) for _ in range(options.data_parallel)
         ]
         self.ranks = Ranks([Rank(driver, self.max_model_len) for driver in drivers])
+        self.publishers = _publishers(options, drivers, host)
         self.sleep_level = 0
         """0: awake; 1: weights offloaded; 2: all discarded."""
         self.paused = False
@@ -164,6 +175,19 @@ class ReplicaState:
             old_names=self.options.old_metric_names,
         )
         return exposition(reading)
+
+
+def _publishers(options: SimOptions, drivers: list[EngineDriver], host: str) -> list[KvPublisher]:
+    if options.kv_events is None:
+        return []
+    from router.sim.kv_events import KvPublisher  # its package is an optional extra
+
+    publishers = [
+        KvPublisher(options.kv_events, options.engine.block_tokens, rank, host) for rank in range(len(drivers))
+    ]
+    for driver, publisher in zip(drivers, publishers, strict=True):
+        driver.publish(publisher)
+    return publishers
 
 
 @cache

@@ -40,6 +40,15 @@ class EngineConfig:
         return (self.num_blocks - 1) * self.block_tokens
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What cache events say of the request that they come from, beside its tokens."""
+
+    session: str | None = None
+    adapter: str | None = None
+    cache_salt: str | None = None
+
+
 @dataclass(slots=True)
 class SimRequest:
     """One request, with the output that the engine will produce for it."""
@@ -54,6 +63,7 @@ class SimRequest:
     finish_reason: str = "length"
     block_hashes: Sequence[int] | None = None
     """Identities of the leading full blocks where a trace gives them; of the ids only the number counts then."""
+    named: Named | None = None
 
     @classmethod
     def from_block_hashes(

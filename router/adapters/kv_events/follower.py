@@ -73,6 +73,11 @@ class Follower:
         """Whether the replica is known by its events."""
         return self.replica.contents is self.cache
 
+    @property
+    def next_number(self) -> int:
+        """Number of the batch that is waited for."""
+        return self._order.next
+
     async def run(self, feed: Feed, context: zmq.asyncio.Context, replay: str | None) -> None:
         """Follow until cancelled. `replay`: endpoint of what was missed; None: there is none."""
         try:

@@ -33,6 +33,10 @@ def _registry(house: House) -> CollectorRegistry:
         registry.register(house.warming.counts)
     if house.tracer is not None:
         registry.register(house.tracer.export)
+    if house.tokenizer is not None:
+        registry.register(house.tokenizer.counts)
+    if house.kv_events is not None:
+        registry.register(house.kv_events.collector)
     if house.store is not None:
         registry.register(StoreCollector(house.store, house.fleet))
     ProcessCollector(registry=registry)

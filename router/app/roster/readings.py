@@ -174,9 +174,13 @@ class Readings:
             self._says_paused = True
             self._cold.add(replica_id)
             self.models_wanted.set()
+            if self._house.kv_events is not None:
+                self._house.kv_events.restarted(replica_id)
             LOGGER.warning("replica %s restarted: its cache is taken to be empty", replica_id)
         if fell_asleep:  # vLLM empties its cache on /sleep and, as it is used by default, on /pause
             fleet.forget_residency(replica_id)
+            if self._house.kv_events is not None:
+                self._house.kv_events.emptied(replica_id)
             self._cold.add(replica_id)
 
     async def read_models(self) -> bool:

@@ -7,13 +7,13 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_val
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from router.app.settings.about import About
-from router.app.settings.door import DoorSettings
+from router.app.settings.kv_events import KvEventsSettings
 from router.app.settings.values import redis_url
 
 ENVIRONMENT_PREFIX = "WARMROUTE_"
 
 
-class Settings(DoorSettings):
+class Settings(KvEventsSettings):
     """All settings of `warmroute serve`.
 
     Constructing it reads nothing but its arguments: `router.app.settings.sources.load` reads the environment and the
@@ -118,6 +118,12 @@ class Settings(DoorSettings):
             raise ValueError(f"{self.workers} workers need redis: without it each would know only its own sessions")
         if self.state_file is not None and self.redis is not None:
             raise ValueError("state_file has no meaning with redis, which keeps the same across restarts")
+        return self
+
+    @model_validator(mode="after")
+    def _engines_connect_to_one_worker(self) -> Self:
+        if self.workers > 1 and self.kv_events_bind is not None:
+            raise ValueError("kv_events_bind needs workers = 1: engines connect to one address")
         return self
 
     @model_validator(mode="after")

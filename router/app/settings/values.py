@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from router.adapters.discovery import description
 from router.adapters.discovery.endpoints import written_out
+from router.adapters.kv_events.sources import read_given
 from router.adapters.redis_store.address import parse
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2, token
@@ -60,6 +61,24 @@ def aliases(pairs: tuple[str, ...]) -> tuple[str, ...]:
         names.append(name)
     _without_repeats(names)
     return pairs
+
+
+def tokenizers(specs: tuple[str, ...]) -> tuple[str, ...]:
+    """The specs as they are; ValueError for two of one model, or where nothing is installed to read them."""
+    pairs = [tokenizer_pair(spec) for spec in specs]
+    for spec, (_, path) in zip(specs, pairs, strict=True):
+        if not path:
+            raise ValueError(f"{spec!r} must have the form PATH or NAME=PATH")
+    _without_repeats(name or "the one for all models" for name, _ in pairs)
+    if specs and not (_is_installed("tokenizers") and _is_installed("jinja2")):
+        raise ValueError("a tokenizer needs packages that are not installed: pip install 'warmroute[tokenizer]'")
+    return specs
+
+
+def tokenizer_pair(spec: str) -> tuple[str, str]:
+    """The model's name and the path; an empty name for all models that no other names."""
+    name, equals, path = spec.partition("=")
+    return (name.strip(), path.strip()) if equals else ("", spec.strip())
 
 
 def networks(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -114,6 +133,25 @@ def otlp_url(url: str | None) -> str | None:
     if not _is_installed(_OTLP_EXPORTER):
         raise ValueError("tracing needs packages that are not installed: pip install 'warmroute[otel]'")
     return url
+
+
+def event_sources(sources: tuple[str, ...]) -> tuple[str, ...]:
+    """The sources as they are; ValueError for one that can't be understood or is given twice."""
+    for source in sources:
+        read_given(source)
+    return _without_repeats(sources)
+
+
+def bind_address(address: str | None) -> str | None:
+    """The address as it is; ValueError for one that can't be listened on."""
+    if address is not None and re.fullmatch(r"tcp://(\*|\[[0-9a-fA-F:]+\]|[^:/?#\s]+):[0-9]{1,5}", address) is None:
+        raise ValueError(f"{address!r} must have the form tcp://HOST:PORT")
+    return address
+
+
+def has_zmq() -> bool:
+    """Tell whether the packages of the extra `kv-events` are installed."""
+    return _is_installed("zmq")
 
 
 def _is_installed(module: str) -> bool:

@@ -73,6 +73,19 @@ class Turns:
             if block.parent is not None:
                 block.parent.chain = chain
 
+    def deepest(self, prompt: Prompt, matched: int) -> int:
+        """Return the blocks of a chat up to its last turn that is left here, `matched` if that is more."""
+        hashes = prompt.hashes
+        if prompt.open_text is not None:
+            return matched
+        for blocks in (len(hashes), *reversed(prompt.answers_at)):
+            if blocks <= matched:
+                break
+            chain = self._by_key.get(hashes[blocks - 1])
+            if chain is not None and chain.leaf is not None and not chain.leaf.gone:
+                return blocks
+        return matched
+
     def left(self, key: int, blocks: int) -> Block | None:
         """Return the last block that is left of a turn of `blocks` blocks; None: unknown, or nothing is left."""
         chain = self._by_key.get(key)
