@@ -10,12 +10,15 @@ import statistics
 import sys
 from pathlib import Path
 
-from benchmarks.holding_demand import Demand, chats, coding_agents, open_loop
-from benchmarks.holding_run import Asked, Run, Seen
+from benchmarks.holding_demand import coding_agents, open_loop
 from benchmarks.load import quantile
 from benchmarks.report import Column, Results, print_table, values, write_json
-from router.core.admission import Rules
-from router.core.policy import POLICIES
+from router.replay.chats import Chats
+from router.replay.demand import Workload
+from router.replay.plan import Answered, Plan, Result
+from router.replay.run import run
+from router.replay.warmroute import UNHELD
+from router.sim.types import EngineConfig
 
 # Minutes and tokens by workload: agents come with long histories, all of which must be computed once.
 WARM_UP_MINUTES = {"chats": 2.0, "agents": 10.0, "open": 1.0}
@@ -35,81 +38,88 @@ def warm_up_s(options: argparse.Namespace) -> float:
     return float(minutes * 60)
 
 
-def demand_of(options: argparse.Namespace, seed: int) -> Demand:
+def workload_of(options: argparse.Namespace) -> Workload:
     duration_s, batch, kind = warm_up_s(options) + options.minutes * 60, options.batch_ratio, kind_of(options)
-    kv_tokens = options.kv_tokens or KV_TOKENS[kind]
     if kind == "chats":
-        return chats(options.sessions_per_s, duration_s, seed, batch, kv_tokens)
+        return Chats(options.sessions_per_s, duration_s, batch_ratio=batch)
     if kind == "agents":
-        return coding_agents(options.trace, options.agents, seed, batch, kv_tokens, warm_up_s(options))
-    return open_loop(options.trace, options.speed, duration_s, seed, batch, kv_tokens)
+        return coding_agents(options.trace, options.agents, batch, kv_tokens_of(options), warm_up_s(options))
+    return open_loop(options.trace, options.speed, batch)
 
 
-def measure(name: str, seed: int, options: argparse.Namespace) -> Figures:
+def kv_tokens_of(options: argparse.Namespace) -> int:
+    return int(options.kv_tokens or KV_TOKENS[kind_of(options)])
+
+
+def measure(name: str, seed: int, workload: Workload, options: argparse.Namespace) -> Figures:
     policy, _, queue = name.partition("+")
-    rules = Rules(options.depth if queue else 0.0, options.max_wait)
-    run = Run(
-        POLICIES[policy],
-        rules,
-        demand_of(options, seed),
+    plan = Plan(
+        policy if queue else policy + UNHELD,
+        EngineConfig(kv_tokens=kv_tokens_of(options)),
         options.replicas,
-        warm_up_s(options) + options.minutes * 60,
-        warm_up_s(options),
-        options.tenants,
-        options.retries,
+        minutes=warm_up_s(options) / 60 + options.minutes,
+        warm_up_minutes=warm_up_s(options) / 60,
+        seed=seed,
+        queue_depth_s=options.depth,
+        max_queue_wait_s=options.max_wait,
+        tenants=options.tenants,
+        retries=options.retries,
     )
-    return figures_of(run.run(), options.replicas)
+    return figures_of(run(plan, workload))
 
 
-def figures_of(seen: Seen, replicas: int) -> Figures:
-    people = [one for one in seen.answered if not one.batch]
-    batch = [one for one in seen.answered if one.batch]
-    uncached = [seen.uncached_tokens[f"r{number}"] for number in range(replicas)]
-    asked = len(seen.answered) + len(seen.refused)
+def figures_of(result: Result) -> Figures:
+    answered, extra = result.answered, result.extra
+    people = [one for one in answered if not one.batch]
+    batch = [one for one in answered if one.batch]
+    asked = len(answered) + result.refused
     return {
         "requests": asked,
-        "hit_ratio": sum(a.cached_tokens for a in seen.answered) / max(1, sum(a.prompt_tokens for a in seen.answered)),
+        "hit_ratio": sum(a.cached_tokens for a in answered) / max(1, sum(a.prompt_tokens for a in answered)),
         **ttfts("", people),
         **ttfts("batch_", batch),
-        "long_ttft_p95_s": quantile(sorted(ttft(one) for one in longest(people)), 0.95),
-        "most_s": max(map(ttft, seen.answered), default=float("nan")),
+        "long_ttft_p95_s": quantile(sorted(one.ttft_s for one in longest(people)), 0.95),
+        "most_s": max((one.ttft_s for one in answered), default=float("nan")),
         "batch_served": len(batch),
         "patient_p95_s": quantile(sorted(one.first_s - one.first_asked_s for one in people), 0.95),
-        "refused_ratio": len(seen.refused) / max(1, asked),
-        "given_up_ratio": seen.given_up / max(1, asked),
-        "longest_queue": seen.longest_queue,
-        "imbalance": max(uncached) / max(1.0, statistics.mean(uncached)),
-        "prediction_ratio": prediction(seen.answered),
-        "moved_ratio": seen.reasons["spilled"] / max(1, len(seen.answered)),
-        "decisions_per_request": seen.decisions / seen.requests,
-        "router_s": seen.router_s / seen.requests,
-        "preemptions": seen.preemptions,
+        "refused_ratio": result.refused / max(1, asked),
+        "given_up_ratio": extra["given_up"] / max(1, asked),
+        "longest_queue": extra["longest_queue"],
+        "imbalance": imbalance(result),
+        "prediction_ratio": prediction(answered),
+        "moved_ratio": sum(one.reason == "spilled" for one in answered) / max(1, len(answered)),
+        "decisions_per_request": extra["decisions"] / extra["calls"],
+        "router_s": result.router_s / extra["calls"],
+        "preemptions": extra["preemptions"],
     }
 
 
-def ttft(one: Asked) -> float:
-    return one.first_s - one.arrived_s
+def imbalance(result: Result) -> float:
+    uncached = [0] * result.plan.replicas
+    for one in result.answered:
+        uncached[one.replica] += one.prompt_tokens - one.cached_tokens
+    return max(uncached) / max(1.0, statistics.mean(uncached))
 
 
-def ttfts(prefix: str, asked: list[Asked]) -> Figures:
-    ordered = sorted(map(ttft, asked))
+def ttfts(prefix: str, answered: list[Answered]) -> Figures:
+    ordered = sorted(one.ttft_s for one in answered)
     return {f"{prefix}ttft_p{percent}_s": quantile(ordered, percent / 100) for percent in (50, 95, 99)}
 
 
-def longest(asked: list[Asked]) -> list[Asked]:
+def longest(answered: list[Answered]) -> list[Answered]:
     """The tenth with most to compute: those whom short work first would make wait."""
-    by_work = sorted(asked, key=lambda one: one.cached_tokens - one.prompt_tokens)
+    by_work = sorted(answered, key=lambda one: one.cached_tokens - one.prompt_tokens)
     return by_work[: max(1, int(len(by_work) * LONG_SHARE))] if by_work else []
 
 
-def prediction(asked: list[Asked]) -> float:
+def prediction(answered: list[Answered]) -> float:
     """Median of real over predicted wait, of those that waited."""
-    waits = [(one.sent_s - one.arrived_s, one.predicted_s) for one in asked]
+    waits = [(one.queued_s, one.queued_predicted_s) for one in answered]
     ratios = [real / max(predicted, 0.01) for real, predicted in waits if real > NOTICED_WAIT_S]
     return statistics.median(ratios) if ratios else float("nan")
 
 
-def print_results(results: Results, options: argparse.Namespace) -> None:
+def print_results(results: Results, load: str, options: argparse.Namespace) -> None:
     columns = [
         Column("requests", "requests"),
         Column("hit_ratio", "hit rate", 1, 3),
@@ -124,7 +134,7 @@ def print_results(results: Results, options: argparse.Namespace) -> None:
         Column("refused_ratio", "429 %", 100, 1),
     ]
     ratios = {"p95 / least-load": lambda name: against(results, name)}
-    print_table(title_of(options), results, columns, ratios)
+    print_table(title_of(load, options), results, columns, ratios)
     columns = [
         Column("longest_queue", "longest queue"),
         Column("prediction_ratio", "wait / predicted", 1, 2),
@@ -146,10 +156,7 @@ def against(results: Results, name: str) -> float | None:
     return statistics.median(ratios) if ratios else None
 
 
-def title_of(options: argparse.Namespace) -> str:
-    load = f"chats, {options.sessions_per_s:g} sessions/s"
-    if options.trace:
-        load = f"{options.agents} agents live" if options.agents else f"trace at {options.speed:g}x"
+def title_of(load: str, options: argparse.Namespace) -> str:
     return f"{load}, {options.replicas} replicas, {options.minutes:g} minutes, depth {options.depth:g} s"
 
 
@@ -178,11 +185,12 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     options = parse_arguments()
     results: dict[str, list[Figures]] = {name: [] for name in options.policies.split(",")}
+    workload = workload_of(options)
     for number in range(options.rounds):
         for name, rounds in results.items():
-            rounds.append(measure(name, options.seed + number, options))
+            rounds.append(measure(name, options.seed + number, workload, options))
             print(f"{name}: seed {options.seed + number} done", file=sys.stderr, flush=True)
-    print_results(results, options)
+    print_results(results, workload.name, options)
     write_json(options.json, results)
     return 0
 

@@ -11,8 +11,9 @@ from random import Random
 from typing import cast
 
 from benchmarks.chats import read_events
-from benchmarks.holding_demand import Once, Recorded, agent_clients, open_clients
+from benchmarks.holding_demand import coding_agents, open_loop
 from benchmarks.load import Answer, Connection, Pool, post
+from router.replay.demand import Once, Recorded
 from router.replay.traces.types import TraceRequest
 from router.sim.tokenizer import MESSAGE_MARKER_TOKENS
 from router.sim.workload import ChatSession, ChatWorkload
@@ -132,14 +133,16 @@ def block_text(name: str, tokens: int) -> str:
 
 
 def body_of(messages: list[dict[str, str]], answer_tokens: int) -> bytes:
-    return json.dumps({
-        "model": "m",
-        "messages": messages,
-        "max_tokens": answer_tokens,
-        "ignore_eos": True,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }).encode()
+    return json.dumps(
+        {
+            "model": "m",
+            "messages": messages,
+            "max_tokens": answer_tokens,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+    ).encode()
 
 
 def chat_scripts(sessions_per_s: float, duration_s: float, seed: int, batch_ratio: float) -> list[Script]:
@@ -240,6 +243,6 @@ def scripts_of(
     if trace is None:
         return chat_scripts(sessions_per_s, duration_s, seed, batch_ratio)
     if agents:
-        return replay_scripts(agent_clients(trace, agents, seed, batch_ratio, kv_tokens, warm_up_s))
-    return replay_scripts(open_clients(trace, speed, duration_s, seed, batch_ratio))
-
+        return replay_scripts(coding_agents(trace, agents, batch_ratio, kv_tokens, warm_up_s).clients(seed))
+    clients = open_loop(trace, speed, batch_ratio).clients(seed)
+    return replay_scripts(client for client in clients if client.starts_s < duration_s)

@@ -71,7 +71,7 @@ class Run:
         self._duration_s, self._warm_up_s = plan.minutes * 60, plan.warm_up_minutes * 60
         self._timed: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = self._calls = 0
-        self._requests = self._given_up = self._too_long = self._longest_queue = 0
+        self._given_up = self._too_long = self._longest_queue = 0
         self._ticking = False
         self._live: dict[str, Sent] = {}
         self._held: dict[int, Sent] = {}
@@ -89,7 +89,7 @@ class Run:
         self.result.ceiling_ratio, self.result.pooled_ratio = self._bounds.ceiling_ratio, self._bounds.pooled_ratio
         self.result.extra = {
             **self.contender.figures,
-            "requests": self._requests,
+            "calls": self._calls,
             "given_up": self._given_up,
             "too_long": self._too_long,
             "longest_queue": self._longest_queue,
@@ -137,7 +137,6 @@ class Run:
 
     def _ask(self, client: Client, job: Job, first_asked_s: float, now: float, retries: int) -> None:
         self._calls += 1
-        self._requests += now >= self._warm_up_s
         call = Call(self._calls, job, client.number % self.plan.tenants)
         sent = Sent(call, client, now, first_asked_s, retries)
         begun_s = time.thread_time()
