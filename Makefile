@@ -104,6 +104,12 @@ bench-route: $(STAMP) ## microseconds a decision
 bench-live: $(STAMP) ## chats through each router in front of the same simulated fleet
 	@$(BIN)/python -m benchmarks.live $(ARGS)
 
+bench-returns: $(STAMP) ## how well return times are foretold, on recorded traffic (ARGS="--agents FILE --chats FILE")
+	@$(BIN)/python -m benchmarks.returns $(ARGS)
+
+bench-costs: $(STAMP) ## how well a prefill's seconds are foretold, on a simulated engine
+	@$(BIN)/python -m benchmarks.costs $(ARGS)
+
 bench-index: $(STAMP) ## memory of the index
 	@$(BIN)/python -m benchmarks.index $(ARGS)
 
