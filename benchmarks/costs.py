@@ -18,10 +18,28 @@ from rich.console import Console
 from rich.table import Table
 
 from router.core.costs import PrefillCost
-from router.core.latency import PrefillRate
 from router.sim.engine import Engine, EngineConfig, SimRequest, Tokens
 
 PAIR_TOKEN_RATIO = 3.3e-5  # seconds of a pair to those of a token: 4 x 4,096 x 32 operations to 16 billion
+
+
+KEEP_RATIO = 0.95  # of the decayed rate, at each prefill
+MIN_SAMPLE_TOKENS = 256  # shorter ones say nothing of a rate
+
+
+class DecayedRate:
+    """Tokens over seconds, of about the last 20 prefills: what the simplest estimate does."""
+
+    def __init__(self, tokens_per_s: float) -> None:
+        self.tokens, self.seconds = tokens_per_s, 1.0
+
+    def seconds_of(self, uncached: int) -> float:
+        return uncached * self.seconds / self.tokens
+
+    def observe(self, uncached: int, took_s: float) -> None:
+        if uncached >= MIN_SAMPLE_TOKENS:
+            self.tokens = self.tokens * KEEP_RATIO + uncached
+            self.seconds = self.seconds * KEEP_RATIO + took_s
 
 
 class Prefill(NamedTuple):
@@ -58,12 +76,12 @@ def prefills(minutes: float, per_s: float, seed: int) -> list[Prefill]:
 
 def errors(seen: list[Prefill], pair_ratio: float) -> tuple[list[float], list[float]]:
     """Errors of the decayed rate and of the learnt costs, in order of size."""
-    rate, cost = PrefillRate(8_000.0), PrefillCost(8_000.0)
+    rate, cost = DecayedRate(8_000.0), PrefillCost(8_000.0)
     by_rate, by_cost = [], []
     for number, (uncached, cached, engine_s) in enumerate(seen):
         took_s = engine_s * (1 + pair_ratio * (cached + uncached / 2))
         if number > len(seen) / 2:
-            by_rate.append(abs(uncached / rate.tokens_per_s / took_s - 1))
+            by_rate.append(abs(rate.seconds_of(uncached) / took_s - 1))
             by_cost.append(abs(cost.seconds(uncached, cached) / took_s - 1))
         rate.observe(uncached, took_s)
         cost.observe(uncached, cached, took_s)

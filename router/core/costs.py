@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
-from router.core.latency import LEAST_KEEP_RATIO, MIN_SAMPLE_TOKENS
 from router.core.least_squares import LeastSquares
+
+MIN_SAMPLE_TOKENS = 256
+"""Prefills shorter than this say more about fixed costs (a step, the network) than about the rate."""
+
+LEAST_KEEP_RATIO = 0.98
+"""Share of the fastest answer in one piece that is believed at each new one: about the last 50 speak."""
 
 RELOAD_RATIO = 0.1
 """A reloaded token's seconds to a computed one's, before any was timed: PCIe moves 10 GB/s, which is 80,000 tokens/s of
