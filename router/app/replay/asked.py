@@ -8,6 +8,7 @@ from pathlib import Path
 from router.app.replay.numbers import counts
 from router.app.settings.sources import ConfigError
 from router.replay.contenders import names
+from router.replay.profiles import DEFAULT
 from router.replay.sweep import Sweep, Swept
 
 DEFAULT_POLICIES = ("affinity", "weighted-2-1-1", "tree-switch", "rr")
@@ -25,7 +26,7 @@ class Asked:
     replicas: int | None = None
     kv_tokens: str | None = None
     block_tokens: int | None = None
-    model_profile: str = ""
+    model_profile: str = DEFAULT
     rate_scale: float = 1.0
     closed: bool = False
     live: int | None = None

@@ -75,7 +75,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one argument for each option
         str | None,
         typer.Option(
             metavar="TOKENS",
-            help="Tokens that an engine's KV cache holds, such as 300k. [dim]\\[default: the recording's, else 300k]",
+            help="What an engine's KV cache holds, such as 300k. [dim]\\[default: the recording's, else the profile's]",
             rich_help_panel=FLEET,
         ),
     ] = None,

@@ -10,6 +10,7 @@ from router.app.replay.asked import Asked
 from router.app.replay.numbers import count, number, numbers
 from router.app.replay.opening import open_trace
 from router.app.settings.sources import ConfigError
+from router.replay import profiles
 from router.replay.chats import Chats
 from router.replay.demand import Agents, ClosedLoop, OpenLoop, Workload
 from router.replay.plan import Plan
@@ -101,7 +102,9 @@ def _plan(asked: Asked, kind: str, trace: Trace | None) -> Plan:
 
 
 def _engine(asked: Asked, recorded_kv_tokens: int) -> EngineConfig:
-    engine = EngineConfig()
+    if asked.model_profile not in profiles.names():
+        _refuse(f"--model-profile: there is no {asked.model_profile!r}; there are {', '.join(profiles.names())}")
+    engine = profiles.engine_of(asked.model_profile)
     if asked.kv_tokens is not None:
         return replace(engine, kv_tokens=count(asked.kv_tokens, "--kv-tokens"))
     return replace(engine, kv_tokens=recorded_kv_tokens or engine.kv_tokens)

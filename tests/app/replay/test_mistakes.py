@@ -49,6 +49,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
         (("chats:1", "--sweep", "speed=3"), "--sweep: 'speed=3' is neither kv-tokens="),
         (("chats:1", "--sweep", "replicas="), "--sweep replicas: '' " + NO_NUMBER),
         (("chats:1", "--replicas", "0"), "Invalid value for '--replicas'"),
+        (("chats:1", "--model-profile", "abacus"), "--model-profile: there is no 'abacus'; there are default, "),
         (("chats:1", "--policy", "best"), "--policy: there is no 'best'; there are affinity, "),
         (("nothing.jsonl",), "can't read nothing.jsonl: No such file or directory"),
         ((), "Missing argument 'TRACE'"),

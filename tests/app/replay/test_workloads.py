@@ -13,6 +13,7 @@ from router.app.replay.workloads import order_of
 from router.replay.chats import Chats
 from router.replay.contenders import names
 from router.replay.demand import Agents, ClosedLoop, OpenLoop
+from router.replay.profiles import PROFILES
 from tests.app.replay.commands import EXCERPT
 
 HASHES = b64encode(array("Q", [7 << 50]).tobytes()).decode()
@@ -20,7 +21,9 @@ HASHES = b64encode(array("Q", [7 << 50]).tobytes()).decode()
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    lines = [{"warmroute_recording": 1, "block_tokens": 32, "kv_tokens": 64_000, "replicas": 3}]
+    lines: list[dict[str, object]] = [
+        {"warmroute_recording": 1, "block_tokens": 32, "kv_tokens": 64_000, "replicas": 3}
+    ]
     lines += [
         {"timestamp": at_ms, "input_length": 40, "output_length": 1, "hash_ids": [1], "session": "a", "hashes": HASHES,
          "ends": [40], "total_s": 2.0}
@@ -86,6 +89,14 @@ def test_chats() -> None:
     ordered = order_of(Asked("chats:3", rate_scale=1.5, block_tokens=32, speeds="1,3", routers=1))
     assert ordered.workload == Chats(4.5, 12 * 60, 32)
     assert (ordered.plan.minutes, ordered.plan.warm_up_minutes, ordered.plan.speeds) == (12.0, 2.0, (1.0, 3.0))
+
+
+def test_a_profile_brings_speed_and_room(recording: Path) -> None:
+    profile = PROFILES["qwen3-32b-h100"]
+    engine = order_of(Asked("chats:3", model_profile=profile.name)).plan.engine
+    assert (engine.kv_tokens, engine.prefill_tokens_per_s) == (profile.kv_tokens, profile.prefill_tokens_per_s)
+    engine = order_of(Asked(str(recording), model_profile=profile.name)).plan.engine
+    assert engine.kv_tokens == 64_000, "the recording knows its engines' room better"
 
 
 def test_policies() -> None:
