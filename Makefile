@@ -101,6 +101,9 @@ bench-relay: $(STAMP) ## CPU and latency of the data plane against nginx and oth
 bench-route: $(STAMP) ## microseconds a decision
 	@$(BIN)/python -m benchmarks.route $(ARGS)
 
+bench-tokenizer: $(STAMP) ## what a prompt's tokens cost: at first sight, and in the next turn
+	@$(BIN)/python -m benchmarks.tokenizer $(ARGS)
+
 bench-live: $(STAMP) ## chats through each router in front of the same simulated fleet
 	@$(BIN)/python -m benchmarks.live $(ARGS)
 

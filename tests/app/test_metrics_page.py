@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.metrics_core import Metric
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from router.adapters.metrics.turns import LOSING
 from router.app.house import remove_replica
 from router.sim.faults import Fault, FaultKind
+from tests.adapters.tokenizer.tiny import tiny_tokenizer, write_model
 from tests.contract.test_docs_metrics import documented
 from tests.redis_server import running_redis
 from tests.rig.client import chat
@@ -35,6 +37,7 @@ CLOSED = {
     "phase": {"overhead", "queue", "retry", "connect", "prefill", "decode", "total"},
     "prompt_tokens": {"256", "1024", "4096", "16384", "65536", "more"},
     "returned": {"in-time", "too-late"},
+    "agrees": {"yes", "no"},
 }
 """Labels whose values are few, whatever comes."""
 
@@ -55,17 +58,24 @@ def redis_url() -> Iterator[str]:
 
 
 @pytest.fixture
-async def router(stage: Stage, redis_url: str) -> AsyncIterator[Router]:
+async def router(stage: Stage, redis_url: str, tmp_path: Path) -> AsyncIterator[Router]:
     async with Collector() as collector:
-        yield await everything(stage, redis_url, collector.url)
+        yield await everything(stage, redis_url, collector.url, write_model(tmp_path / "model", tiny_tokenizer()))
 
 
-async def everything(stage: Stage, redis_url: str, otlp_url: str) -> Router:
+async def everything(stage: Stage, redis_url: str, otlp_url: str, model: Path) -> Router:
     """A router after requests of all kinds: streams and not, warm and cold, refused, failed."""
     replicas = await stage.replicas(2)
     sharing = {"redis": redis_url, "redis_deadline_ms": 500}
     router = await stage.router(
-        *replicas, watched=True, warm_up_tokens=10_000, api_keys=KEY, otlp_endpoint=otlp_url, **sharing
+        *replicas,
+        watched=True,
+        warm_up_tokens=10_000,
+        api_keys=KEY,
+        otlp_endpoint=otlp_url,
+        tokenizer=str(model),
+        kv_events="auto",
+        **sharing,
     )
     await router.until(lambda: all(router.books(replica).report.kv_tokens for replica in replicas))
     client, key = await stage.client(router), [("authorization", f"Bearer {KEY}")]

@@ -20,6 +20,9 @@ from router.adapters.redis_store.metrics import StoreCollector
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.store import RedisStore
 from router.adapters.request_log import FLUSH_S, ChangeField, Line, RequestLog
+from router.adapters.tokenizer.agreement import Agreement
+from router.adapters.tokenizer.counts import TokenizerCounts
+from router.adapters.tokenizer.pieces import PieceCache
 from router.adapters.tracing.export import SpanExport
 from router.adapters.warm_up_metrics import WarmUpCounts
 from router.app.process.gate import Gate
@@ -36,6 +39,7 @@ PAGE = DOCS / "reference" / "metrics.md"
 SECTIONS = (
     "Requests", "Where the time went", "Tokens", "Turns", "The queue", "The router's books of each replica",
     "What the engines say", "Warm-up", "Sharing with other routers", "Stop and reload", "Traces", "Build", "Recording",
+    "Exact tokens",
 )  # fmt: skip
 
 
@@ -78,6 +82,7 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     warm_up.count("r", "done", 100)
     registry.register(warm_up)
     registry.register(RecordingCounts())
+    registry.register(TokenizerCounts({"m": Agreement()}, {"": PieceCache()}))
     registry.register(SpanExport("http://127.0.0.1:1"))
     registry.register(ReloadCollector(Reloads(), Gate(Plane(fleet, Limits()))))
     registry.register(StoreCollector(RedisStore(fleet, Options(parse("redis://h")), "w", lambda: 0.0), fleet))
