@@ -81,7 +81,7 @@ class TrueMirror(Mirror):
         """Hold nothing: the engine does."""
         return Lease(prompt.hashes, prompt.ends_bytes, matched, -1, self.epoch)
 
-    def release(self, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0) -> None:
+    def release(self, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0, kind: int = 0) -> None:
         """Nothing is held."""
 
 
