@@ -7,7 +7,8 @@ port, at `redis://` a redis-server, on 4318 nothing that answers; `https://` has
 that no command of the page starts, it is there.
 
 The reader has an empty folder with chat requests in body.json and request.json, the checkout's deploy/ if the page
-speaks of it, /etc and /var/lib as of a new machine, and tests/contract/standing_in.sh as `warmroute`.
+speaks of it, tokenizers where it speaks of models/NAME, /etc and /var/lib as of a new machine, and
+tests/contract/standing_in.sh as `warmroute`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import trustme
 
+from tests.adapters.tokenizer.tiny import tiny_tokenizer, write_model
 from tests.contract.pages import ROOT, Block, blocks
 from tests.redis_server import running_redis
 from tests.rig.inside import Host, Ran, new_shell
@@ -165,6 +167,8 @@ class Reader:
         request = {"model": "sim-model", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8}
         for name in ("body.json", "request.json"):
             (self._folder / name).write_text(json.dumps(request))
+        for name in set(re.findall(r"\bmodels/[\w.-]+", self._text)):
+            write_model(self._folder / name, tiny_tokenizer())
         if "deploy" in self._text:
             shutil.copytree(ROOT / "deploy", self._folder / "deploy", ignore=shutil.ignore_patterns("__pycache__"))
         await self._mount()
