@@ -127,6 +127,8 @@ def remove_replica(house: House, replica_id: ReplicaId) -> None:
     house.models.forget(replica_id)
     if house.warming is not None:
         house.warming.forget(replica_id)
+    if house.kv_events is not None:
+        house.kv_events.end(replica_id)
     del house.probes[replica_id], house.endpoints[replica_id]
 
 

@@ -10,6 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from router.adapters.kv_events.follower import Follower
+from router.adapters.kv_events.metrics import KvEventsCollector
 from router.adapters.metrics.collector import RouterCollector
 from router.adapters.metrics.times import PHASES
 from router.adapters.metrics.turns import LOSING
@@ -39,7 +41,7 @@ PAGE = DOCS / "reference" / "metrics.md"
 SECTIONS = (
     "Requests", "Where the time went", "Tokens", "Turns", "The queue", "The router's books of each replica",
     "What the engines say", "Warm-up", "Sharing with other routers", "Stop and reload", "Traces", "Build", "Recording",
-    "Exact tokens",
+    "Exact tokens", "KV cache events",
 )  # fmt: skip
 
 
@@ -82,6 +84,7 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     warm_up.count("r", "done", 100)
     registry.register(warm_up)
     registry.register(RecordingCounts())
+    registry.register(KvEventsCollector({"r": Follower(fleet["r"], None, lambda: 0.0)}))
     registry.register(TokenizerCounts({"m": Agreement()}, {"": PieceCache()}))
     registry.register(SpanExport("http://127.0.0.1:1"))
     registry.register(ReloadCollector(Reloads(), Gate(Plane(fleet, Limits()))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -86,6 +87,11 @@ class KvEvents:
         """Note that a replica has emptied its cache."""
         if replica_id in self.followers:
             self.followers[replica_id].emptied()
+
+    def describe(self, replica_id: ReplicaId) -> dict[str, object]:
+        """Describe how a replica is followed."""
+        follower = self.followers[replica_id]
+        return {"live": follower.live, "blocks": len(follower.cache)} | dataclasses.asdict(follower.counts)
 
     async def run(self) -> None:
         """Hand on what comes to the address that engines connect to, until cancelled."""

@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from router import __version__
+from router.adapters.metrics.accuracy import AccuracyCounts
 from router.adapters.metrics.families import gauge_family
 from router.adapters.metrics.fleet import FleetGauges
 from router.adapters.metrics.requests import RequestCounts
@@ -23,6 +24,7 @@ class RouterCollector(Collector):
 
     def __init__(self, fleet: Fleet, clock: Callable[[], float]) -> None:
         self._requests = RequestCounts(fleet)
+        self.accuracy = AccuracyCounts(fleet)
         self._turns = TurnCounts()
         self._times = PhaseTimes()
         self._gauges = FleetGauges(fleet, clock)
@@ -31,6 +33,7 @@ class RouterCollector(Collector):
         """Count a finished request."""
         self._requests.request_finished(record)
         self._times.request_finished(record)
+        self.accuracy.request_finished(record)
         if record.turn is not None:
             self._turns.count(record.turn)
 
@@ -41,9 +44,10 @@ class RouterCollector(Collector):
     def forget(self, replica: ReplicaId) -> None:
         """Drop the label sets of a replica that left the fleet."""
         self._requests.forget(replica)
+        self.accuracy.forget(replica)
 
     def collect(self) -> Iterator[Metric]:
         """Make Prometheus' objects of the counts, and of the fleet as it is now."""
-        for part in (self._requests, self._turns, self._times, self._gauges):
+        for part in (self._requests, self.accuracy, self._turns, self._times, self._gauges):
             yield from part.collect()
         yield gauge_family("warmroute_build_info", "1, and which build it is.", ("version",), [((__version__,), 1)])

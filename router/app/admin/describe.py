@@ -57,6 +57,8 @@ def describe(house: House, replica: Replica, member: Member | None) -> dict[str,
             "bytes": replica.mirror.held_bytes + replica.mirror.idle_bytes,
         },
         "engine": msgspec.to_builtins(replica.report),
+        "accuracy": house.metrics.accuracy.describe(replica.replica_id),
+        "kv_events": None if house.kv_events is None else house.kv_events.describe(replica.replica_id),
         "warm_up": None if house.warming is None else house.warming.describe(replica.replica_id),
     }
 
