@@ -65,3 +65,11 @@ def test_aliases_may_be_replaced_while_it_runs() -> None:
     models.update("r-1", [model("a")])
     models.aliases = {"new": "a"}
     assert names(models) == ["a", "new"]
+
+
+def test_an_adapter_has_a_parent_while_an_engine_lists_it() -> None:
+    models = ModelList()
+    models.update("r-1", [model("base", parent=None), model("adapter", parent="base")])
+    assert (models.parent_of("adapter"), models.parent_of("base"), models.parent_of("other")) == ("base", None, None)
+    models.forget("r-1")
+    assert models.parent_of("adapter") is None

@@ -111,7 +111,7 @@ async def test_a_router_stops_while_prompts_are_tokenised(stage: Stage, tmp_path
 async def test_store_and_tokenizer_are_asked_at_the_same_time(stage: Stage, model: Path, redis_url: str) -> None:
     """The second router learns the home from Redis, and the length from its tokenizer."""
     replicas = await stage.replicas(2)
-    settings = {"redis": redis_url, "tokenizer": str(model), "tokenizer_deadline_ms": PATIENT_MS}
+    settings: dict[str, Any] = {"redis": redis_url, "tokenizer": str(model), "tokenizer_deadline_ms": PATIENT_MS}
     one, other = [await stage.router(*replicas, redis_deadline_ms=500, **settings) for _ in range(2)]
     messages = [{"role": "user", "content": text(1)}]
     first = await stage.ask(one, request(CHAT, body(messages)))

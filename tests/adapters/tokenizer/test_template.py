@@ -92,7 +92,7 @@ def test_the_developer_is_the_system_where_the_role_is_unknown() -> None:
 
 def test_a_message_gone_on_with_is_left_open() -> None:
     messages = [user("a"), {"role": "assistant", "content": "One, "}]
-    body = {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
+    body: dict[str, Any] = {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
     assert rendered(CHATML, **body).endswith("<|im_start|>assistant\nOne, ")
     trimming = "{% for m in messages %}{{ m.content | trim }}.{% endfor %}"
     assert rendered(trimming, **body) == "a.One,"
