@@ -105,7 +105,7 @@ class Lines:
         return Line(
             int(arrived_s * 1000),
             tokens,
-            reads if usage.completion_tokens is None else usage.completion_tokens,
+            _answer_tokens(record, reads),
             self._pieces.of(prompt, ends, tokens),
             usage.finish_reason,
             self._name(record.model),
@@ -134,6 +134,12 @@ class Lines:
                 self._names.clear()
             name = self._names[text] = self._keyed.name(text)
         return name
+
+
+def _answer_tokens(record: RequestRecord, reads: int) -> int:
+    if record.usage.completion_tokens is not None:
+        return record.usage.completion_tokens
+    return reads if record.streaming and record.status < 400 else 0
 
 
 MOST_NAMES = 1_000
