@@ -23,6 +23,8 @@ NAMES = {
     "vllm:prefix_cache_hits_total": "hits",
     "vllm:gpu_prefix_cache_queries_total": "queries",
     "vllm:gpu_prefix_cache_hits_total": "hits",
+    "vllm:external_prefix_cache_queries_total": "external_queries",
+    "vllm:external_prefix_cache_hits_total": "external_hits",
     "vllm:num_preemptions_total": "preemptions",
     "vllm:cache_config_info": "config",
     "vllm:engine_sleep_state": "sleep",
@@ -100,6 +102,8 @@ def _report(samples: dict[str, list[Sample]]) -> EngineReport:
         preemptions=_checked(values.get("preemptions"), sum),
         start_time_s=_checked(values.get("start_time"), max),
         asleep=_asleep(samples["sleep"]),
+        external_queries_tokens=_checked(values.get("external_queries"), sum),
+        external_hits_tokens=_checked(values.get("external_hits"), sum),
     )
 
 

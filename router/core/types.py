@@ -200,6 +200,9 @@ class EngineReport(msgspec.Struct, frozen=True, gc=False):
     start_time_s: float | None = None
     """Unix time at which the engine's process started."""
     asleep: bool | None = None
+    external_queries_tokens: float | None = None
+    """Looked for in offload tiers or at other engines: what the engine's own cache did not have."""
+    external_hits_tokens: float | None = None
 
     def completed_by(self, before: EngineReport) -> EngineReport:
         """Return this reading with what it leaves out taken from the one before, where that does not pass with time.
@@ -225,6 +228,8 @@ _LASTING = (
     "block_tokens",
     "prefix_queries_tokens",
     "prefix_hits_tokens",
+    "external_queries_tokens",
+    "external_hits_tokens",
     "preemptions",
     "start_time_s",
 )

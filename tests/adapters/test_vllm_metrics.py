@@ -24,6 +24,8 @@ vllm:num_requests_waiting{engine="0",model_name="m"} 2.0
 vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
 vllm:prefix_cache_queries_total{engine="0",model_name="m"} 1000.0
 vllm:prefix_cache_hits_total{engine="0",model_name="m"} 400.0
+vllm:external_prefix_cache_queries_total{engine="0",model_name="m"} 600.0
+vllm:external_prefix_cache_hits_total{engine="0",model_name="m"} 48.0
 vllm:num_preemptions_total{engine="0",model_name="m"} 1.0
 vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="awake"} 1.0
 vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="weights_offloaded"} 0.0
@@ -31,7 +33,7 @@ vllm:cache_config_info{block_size="16",engine="0",kv_cache_size_tokens="300000",
 process_start_time_seconds 1.79600599119e+09
 """
 
-READ = EngineReport(3, 2, 0.25, 300_000, 16, 1000.0, 400.0, 1.0, 1_796_005_991.19, False)
+READ = EngineReport(3, 2, 0.25, 300_000, 16, 1000.0, 400.0, 1.0, 1_796_005_991.19, False, 600.0, 48.0)
 
 
 def parse_report(text: str) -> EngineReport:
@@ -64,7 +66,7 @@ def test_names_of_older_releases_are_read() -> None:
 def test_old_and_new_names_on_one_page_are_the_same_counts() -> None:
     """Releases around 0.10 show both for a while: nothing is counted twice."""
     lines = PAGE.splitlines()
-    both = [line.replace("vllm:prefix_cache_", "vllm:gpu_prefix_cache_") for line in lines if "prefix_cache" in line]
+    both = [line.replace("vllm:prefix_cache_", "vllm:gpu_prefix_cache_") for line in lines if "vllm:prefix_cache" in line]
     both += [line.replace("vllm:kv_cache_usage", "vllm:gpu_cache_usage") for line in lines if "kv_cache_usage" in line]
     assert parse_report(PAGE + "\n".join(both) + "\n") == READ
 

@@ -70,7 +70,7 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     """Name -> (type, labels) of everything that a router with traffic exposes."""
     fleet = Fleet()
     fleet.add("r")
-    fleet.observe_engine("r", EngineReport(1, 1, 0.5, 1000, 16, 10.0, 5.0, 0.0, 1.0, False))
+    fleet.observe_engine("r", EngineReport(1, 1, 0.5, 1000, 16, 10.0, 5.0, 0.0, 1.0, False, 5.0, 2.0))
     fill(fleet)
     collector = RouterCollector(fleet, lambda: 0.0)
     collector.request_finished(finished())

@@ -18,6 +18,8 @@ ENGINE_GAUGES = (
     ("kv_tokens", "kv_capacity_tokens", "Capacity of the engine's KV cache."),
     ("prefix_queries_tokens", "prefix_queries_tokens", "The engine's prefix cache queries since its start."),
     ("prefix_hits_tokens", "prefix_hits_tokens", "The engine's prefix cache hits since its start."),
+    ("external_queries_tokens", "external_queries_tokens", "Tokens looked for outside of the engine's own cache."),
+    ("external_hits_tokens", "external_hits_tokens", "Of these, those that were found."),
     ("preemptions", "preemptions", "The engine's preemptions since its start."),
 )
 """Field of a report, name, text."""
