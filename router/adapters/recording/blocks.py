@@ -49,13 +49,18 @@ class Ends:
 
     def _known_of(self, hashes: list[int]) -> list[int]:
         """Return the ends of the leading blocks that are known."""
-        ends = []
-        get = self._known.get
+        """Return the ends of the leading blocks that are known, up to one that does not fit those before it.
+
+        That is where one before it was forgotten and estimated anew.
+        """
+        ends: list[int] = []
+        get, last = self._known.get, 0
         for block_hash in hashes:
             end = get(block_hash)
-            if end is None:
+            if end is None or end < last:
                 break
             ends.append(end)
+            last = end
         return ends
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from router.adapters.recording.blocks import PIECE_TOKENS, Ends, Pieces
@@ -46,6 +46,7 @@ def test_what_follows_a_texts_last_whole_block_lies_behind_its_last_end() -> Non
     assert Ends().of(prompt([1, 2], [512, 1024], bytes(1280)), 320) == [128, 256]
 
 
+@example(sizes=[1] * 6, tokens=[0, 0, 0, 1, 0], cuts=[1, 6, 5, 2, 3, 1])
 @given(
     sizes=st.lists(st.integers(1, 4096), min_size=1, max_size=30),
     tokens=st.lists(st.integers(0, 5_000), min_size=1, max_size=6),
