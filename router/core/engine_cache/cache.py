@@ -76,7 +76,7 @@ class EngineCache:
     def _block(self, engine_hash: int) -> Block:
         block = self._by_engine.get(engine_hash)
         if block is None:
-            block = self._by_engine[engine_hash] = Block()
+            block = self._by_engine[engine_hash] = Block(engine_hash)
             self._far_blocks += 1
         return block
 
@@ -207,8 +207,8 @@ class EngineCache:
                 break
         return Held(gpu * self.block_tokens, cpu * self.block_tokens, disk * self.block_tokens)
 
-    def left_of_turn(self, key: int, turn_tokens: int) -> Held | None:
-        """Return what is left of the blocks of a turn that had `turn_tokens` tokens, prompt and answer.
+    def left_of_turn(self, key: int, turn_tokens: int | None) -> Held | None:
+        """Return what is left of the blocks of a turn that had `turn_tokens` tokens, prompt and answer; None: any.
 
         `key`: see `turns.turn_key`. None where the turn is unknown, or the engine's blocks do not add up to it.
         The engine evicts a prompt's blocks from its end, so where the last one is, all are.
@@ -216,18 +216,21 @@ class EngineCache:
         if not self.block_tokens:
             return None
         # The last token was never computed, so it fills no block.
-        leaf = self.turns.left(key, (turn_tokens - 1) // self.block_tokens)
-        if leaf is None:
+        blocks = None if turn_tokens is None else (turn_tokens - 1) // self.block_tokens
+        end = self.turns.left(key, blocks)
+        if end is None:
             return None
-        blocks, cpu, disk = leaf.blocks, 0, 0
+        leaf = None if end.block is None else self._by_engine.get(end.block)
+        if leaf is None:
+            return NOTHING
+        near, cpu, disk = leaf.blocks, 0, 0
         block: Block | None = leaf
         while block is not None and not block.gpu:
             if block.gone:  # behind a gap nothing counts
-                blocks, cpu, disk = block.blocks - 1, 0, 0
+                near, cpu, disk = block.blocks - 1, 0, 0
                 break
-            cpu, disk = cpu + block.cpu, disk + (not block.cpu)
+            near, cpu, disk = near - 1, cpu + block.cpu, disk + (not block.cpu)
             block = block.parent
-        near = blocks - cpu - disk
         return Held(near * self.block_tokens, cpu * self.block_tokens, disk * self.block_tokens)
 
 

@@ -6,7 +6,7 @@ from router.core.engine_cache.cache import EngineCache
 from router.core.engine_cache.turns import anchor_key
 from router.core.engine_cache.types import Held
 from router.core.tokens import ESTIMATED_RATIO, TokenScale
-from router.core.types import RoutingRequest
+from router.core.types import Prompt, RoutingRequest
 
 LOST_RATIO = 0.1
 """Share of an answer that is expected not to come back and yet does: what is learnt of it is learnt from whole blocks,
@@ -21,10 +21,13 @@ def held_of(contents: EngineCache, request: RoutingRequest, scale: TokenScale | 
     """
     if request.tokens is not None:
         return contents.held(request.tokens)
-    if scale is None or request.prompt is None or not 0 < scale.anchor <= blocks:
+    prompt = request.prompt
+    if scale is None or prompt is None:
         return None
+    if not 0 < scale.anchor <= blocks:
+        return _left_of_earlier(contents, prompt, scale)
     turn_tokens = scale.anchor_tokens + scale.answer_tokens
-    left = contents.left_of_turn(anchor_key(request.prompt, scale.anchor, scale.anchor_bytes), turn_tokens)
+    left = contents.left_of_turn(anchor_key(prompt, scale.anchor, scale.anchor_bytes), turn_tokens)
     if left is None:
         return None
     tokens = scale.cached_tokens(blocks, contents.block_tokens, answer_resident=True)
@@ -34,6 +37,15 @@ def held_of(contents: EngineCache, request: RoutingRequest, scale: TokenScale | 
     if blocks > scale.anchor and left.tokens == whole:  # others have had more of this prompt computed
         return left._replace(gpu_tokens=max(0, tokens - left.reloaded_tokens))
     return _first(left, min(tokens, left.tokens))
+
+
+def _left_of_earlier(contents: EngineCache, prompt: Prompt, scale: TokenScale) -> Held | None:
+    """Return what is left of the last turn that ran on this engine before the conversation went on elsewhere."""
+    ran = contents.turns.last_turn(prompt)
+    left = contents.left_of_turn(prompt.hashes[ran - 1], None) if ran else None
+    if left is None:
+        return None
+    return _first(left, min(left.tokens, (scale.total - 1) // contents.block_tokens * contents.block_tokens))
 
 
 def _first(held: Held, tokens: int) -> Held:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from router.core.bounded import BoundedMap
-from router.core.engine_cache.types import Block, Chain
+from router.core.engine_cache.types import Block, Chain, End
 from router.core.prompt import open_hash
 from router.core.tokens import turn_links
 from router.core.types import Prompt
@@ -49,9 +49,7 @@ class Turns:
         key of the turn that it goes on from; a turn that fills no new block has the blocks of that.
         """
         before = self._by_key.get(key) or (None if origin is None else self._by_key.get(origin))
-        chain = Chain() if before is None else Chain(before.leaf, before.blocks)
-        if chain.leaf is not None:
-            chain.leaf.chain = chain
+        chain = Chain() if before is None else Chain(before.end, before.blocks)
         self._by_key.put(key, chain)
         self._by_label.put(label, chain)
         self._alone = chain if alone else None
@@ -62,33 +60,59 @@ class Turns:
         if chain is None:
             return
         self._labelled = self._labelled or label is not None
-        chain.leaf, chain.blocks = leaf, leaf.blocks
-        leaf.chain = chain
+        if leaf.end is None:
+            leaf.end = End(leaf.key)
+        chain.end, chain.blocks = leaf.end, leaf.blocks
 
     def lost(self, block: Block) -> None:
-        """Note that a block is gone: its turn is left up to the block before."""
-        chain, block.chain = block.chain, None
-        if chain is not None and chain.leaf is block:
-            chain.leaf = block.parent
-            if block.parent is not None:
-                block.parent.chain = chain
+        """Note that a block is gone: its turns are left up to the block before."""
+        end, parent = block.end, block.parent
+        block.end = None
+        if end is None:
+            return
+        end.block = None
+        if parent is None or parent.gone:
+            return
+        if parent.end is None:
+            end.block, parent.end = parent.key, end
+        else:
+            end.into = parent.end
 
     def deepest(self, prompt: Prompt, matched: int) -> int:
         """Return the blocks of a chat up to its last turn that is left here, `matched` if that is more."""
-        hashes = prompt.hashes
-        if prompt.open_text is not None:
-            return matched
-        for blocks in (len(hashes), *reversed(prompt.answers_at)):
-            if blocks <= matched:
-                break
-            chain = self._by_key.get(hashes[blocks - 1])
-            if chain is not None and chain.leaf is not None and not chain.leaf.gone:
+        blocks = self.last_turn(prompt, matched)
+        if blocks:
+            chain = self._by_key.get(prompt.hashes[blocks - 1])
+            end = None if chain is None else _end_of(chain)
+            if end is not None and end.block is not None:
                 return blocks
         return matched
 
-    def left(self, key: int, blocks: int) -> Block | None:
-        """Return the last block that is left of a turn of `blocks` blocks; None: unknown, or nothing is left."""
+    def last_turn(self, prompt: Prompt, after: int = 0) -> int:
+        """Return the blocks of a chat up to its last turn that ran here, 0 where none did behind `after` blocks."""
+        if prompt.open_text is not None:
+            return 0
+        for blocks in (len(prompt.hashes), *reversed(prompt.answers_at)):
+            if blocks <= after:
+                break
+            chain = self._by_key.get(prompt.hashes[blocks - 1])
+            if chain is not None and chain.end is not None:
+                return blocks
+        return 0
+
+    def left(self, key: int, blocks: int | None) -> End | None:
+        """Return where a turn of `blocks` blocks (None: whatever it has) ends by now.
+
+        None: it is unknown, or its blocks do not add up.
+        """
         chain = self._by_key.get(key)
-        if chain is None or chain.blocks != blocks or chain.leaf is None or chain.leaf.gone:
-            return None
-        return chain.leaf
+        return None if chain is None or blocks not in (None, chain.blocks) else _end_of(chain)
+
+
+def _end_of(chain: Chain) -> End | None:
+    """Return where a turn ends by now, and remember it for the next time."""
+    end = chain.end
+    while end is not None and end.into is not None:
+        end = end.into
+    chain.end = end
+    return end

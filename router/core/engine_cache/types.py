@@ -59,9 +59,29 @@ class Held(NamedTuple):
 NOTHING = Held()
 
 
+class End(msgspec.Struct, gc=False):
+    """Where turns end that have the same last block left. It names the block, since a reference would be a cycle."""
+
+    block: int | None = None
+    """The engine's hash of that block; None: nothing is left, or see `into`."""
+    into: End | None = None
+    """The end that this one has become one with: what was between them is gone."""
+
+
+class Chain(msgspec.Struct, gc=False):
+    """The engine's blocks of one turn: prompt and answer."""
+
+    end: End | None = None
+    """None: unknown."""
+    blocks: int = 0
+    """How many there were when the last one was stored."""
+
+
 class Block(msgspec.Struct, gc=False):
     """One block that an engine holds. A tree without cycles, so the garbage collector need not look at it."""
 
+    key: int
+    """The engine's own hash of it."""
     name: int | None = None
     """Our chained hash of its tokens and all before them (`token_ids.chained`); None while its parent is unknown."""
     parent: Block | None = None
@@ -71,19 +91,10 @@ class Block(msgspec.Struct, gc=False):
     """Copies in the GPU's cache: vLLM does not merge blocks that two requests computed at the same time."""
     cpu: bool = False
     disk: bool = False
-    chain: Chain | None = None
-    """The latest turn of which this is the last block that is left."""
+    end: End | None = None
+    """Of the turns of which it is the last block that is left; None: there is none."""
 
     @property
     def gone(self) -> bool:
         """Whether no copy is left."""
         return not (self.gpu or self.cpu or self.disk)
-
-
-class Chain(msgspec.Struct, gc=False):
-    """The engine's blocks of one turn: prompt and answer."""
-
-    leaf: Block | None = None
-    """The last of them that is left; None: unknown."""
-    blocks: int = 0
-    """How many there were when the last one was stored."""

@@ -28,7 +28,21 @@ def test_a_turn_is_evicted_from_its_end() -> None:
     cache.removed([902])
     assert cache.left_of_turn(FIRST, 14) == Held(4)
     cache.removed([901])
-    assert cache.left_of_turn(FIRST, 14) is None
+    assert cache.left_of_turn(FIRST, 14) == Held(0)
+
+
+def test_turns_that_share_a_beginning_are_each_evicted_down_to_it() -> None:
+    cache = answered()
+    for number, (key, label) in enumerate(((SECOND, NEXT_LABEL), (OTHER, 503))):
+        cache.turns.begin(key, label, alone=False)
+        tokens = range(100 * (number + 1), 100 * (number + 1) + 4)
+        cache.stored(stored([1000 + number], tokens, parent=902, label=label))
+    cache.removed([903, 1001, 1000])
+    assert [cache.left_of_turn(key, 14) for key in (FIRST, SECOND, OTHER)] == [Held(8)] * 3
+    cache.removed([902])
+    assert [cache.left_of_turn(key, 14) for key in (FIRST, SECOND, OTHER)] == [Held(4)] * 3
+    cache.removed([901])
+    assert [cache.left_of_turn(key, 14) for key in (FIRST, SECOND, OTHER)] == [Held(0)] * 3
 
 
 def test_blocks_that_do_not_add_up_say_nothing() -> None:
