@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from router.core.fleet import Fleet
-from router.core.policy import POLICIES
+from router.core.policies import POLICIES
 from router.core.prompt import BLOCK_BYTES, PromptBuilder, scope_hash
 from router.core.types import EngineReport, Outcome, OutcomeKind, Usage
 from router.proxy.openai import read_request

@@ -40,7 +40,7 @@ from router.app.settings.model import Settings
 from router.app.settings.values import tokenizer_pair
 from router.core.admission import Rules
 from router.core.fleet import Fleet
-from router.core.policy import POLICIES
+from router.core.policies import POLICIES
 from router.core.snapshot import restore
 from router.core.types import ReplicaId
 from router.ports import Endpoint

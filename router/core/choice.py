@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from router.core.engine_cache.crediting import blocks_within, held_of
-from router.core.policy import Ask, Policy, affinity
+from router.core.policy import Ask, Policy
+from router.core.price import affinity
 from router.core.replica import Replica
 from router.core.tokens import TokenScale
 from router.core.types import Decision, Prompt, Reason, ReplicaId, RoutingRequest, Score
@@ -39,13 +40,14 @@ class Known(NamedTuple):
 def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) -> Decision:
     """Price all candidates (at least one) and take the cheapest; ties go to the least recently chosen."""
     prompt_tokens = _prompt_tokens(known, request)
-    known, held = _as_engines_say(known, _held_tokens(known, request), request, prompt_tokens)
+    known, held, reloaded = _as_engines_say(known, _held_tokens(known, request), request, prompt_tokens)
     candidates, blocks, scale = known.candidates, known.blocks, known.scale
     hinted = _index_of(candidates, known.hinted)
     anchor = scale.anchor if scale else 0
     history = anchor > 0
     credited = held if hinted is None else _credited_by_hint(held, blocks, anchor, hinted, prompt_tokens)
-    scores = policy(Ask(candidates, prompt_tokens, blocks, credited, history or hinted is not None, request, now))
+    follow_up = history or hinted is not None
+    scores = policy(Ask(candidates, prompt_tokens, blocks, credited, follow_up, request, now, reloaded))
     best = _index_of(candidates, known.stored_at)
     if best is None:
         best = _cheapest(candidates, scores, request.model)
@@ -53,7 +55,8 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
     if home is None and history:
         home = candidates[blocks.index(max(blocks))].replica_id
     reason = _reason(known, request, policy, best)
-    return Decision(candidates[best].replica_id, reason, scores, prompt_tokens, held[best], home)
+    found = candidates[best].replica_id
+    return Decision(found, reason, scores, prompt_tokens, held[best], home, reloaded[best])
 
 
 def _credited_by_hint(held: list[int], blocks: list[int], anchor: int, hinted: int, prompt_tokens: int) -> list[int]:
@@ -109,9 +112,12 @@ def _prompt_tokens(known: Known, request: RoutingRequest) -> int:
 
 def _as_engines_say(
     known: Known, estimated: list[int], request: RoutingRequest, prompt_tokens: int
-) -> tuple[Known, list[int]]:
-    """Put what engines say of their caches in the place of what their mirrors have: tokens, and blocks that agree."""
-    blocks, held = known.blocks, estimated
+) -> tuple[Known, list[int], list[int]]:
+    """Put what engines say of their caches in the place of what their mirrors have: tokens, and blocks that agree.
+
+    The second list is of tokens that are in a slower cache.
+    """
+    blocks, held, reloaded = known.blocks, estimated, [0] * len(known.candidates)
     for index, replica in enumerate(known.candidates):
         contents = replica.contents
         if contents is None:
@@ -122,10 +128,11 @@ def _as_engines_say(
         if held is estimated:
             blocks, held = blocks.copy(), estimated.copy()
         held[index] = tokens = min(said.tokens, prompt_tokens)
+        reloaded[index] = min(said.reloaded_tokens, tokens)
         if known.scale is not None and request.prompt is not None:
             most = len(request.prompt.hashes)
             blocks[index] = blocks_within(known.scale, blocks[index], most, tokens, replica.block_tokens)
-    return (known if held is estimated else known._replace(blocks=blocks)), held
+    return (known if held is estimated else known._replace(blocks=blocks)), held, reloaded
 
 
 def _reason(known: Known, request: RoutingRequest, policy: Policy, best: int) -> Reason:

@@ -49,6 +49,8 @@ CLASSES = tuple(
 )
 """All of them, in the order of `Returns.state`."""
 
+CLASS_INDEX = {kind: index for index, kind in enumerate(CLASSES)}
+
 
 class Published(NamedTuple):
     """A measured class: who comes back at all does so after a log-normal time."""

@@ -8,16 +8,21 @@ import xxhash
 
 from router.core.candidates import Candidates, candidates, lost_home
 from router.core.choice import Known, choose, matches
+from router.core.curves import CLASS_INDEX
 from router.core.health import Care, State
 from router.core.index import Index
-from router.core.latency import TokenSize
 from router.core.learning import learn_from_answer, settlement_of
 from router.core.leases import Lease
-from router.core.ledger import Entry
-from router.core.policy import Policy, affinity
+from router.core.ledger import Entry, Work
+from router.core.policy import Policy
+from router.core.price import affinity
 from router.core.replica import Replica
+from router.core.returning import class_of, goes_on_from
+from router.core.returns import Returns
 from router.core.silence import judge
+from router.core.speeds import Speeds
 from router.core.ticket import Settlement, Ticket
+from router.core.token_size import TokenSize
 from router.core.tokens import TokenScale
 from router.core.types import (
     FAILURES,
@@ -26,6 +31,7 @@ from router.core.types import (
     NoReplicaError,
     Outcome,
     OutcomeKind,
+    Prompt,
     ReplicaId,
     RoutingRequest,
 )
@@ -35,9 +41,6 @@ FOREIGN_TOKENS = 500
 
 MAX_MODELS = 256
 """Models with token counts of their own. Names come from clients, so there is a limit; the rest share one account."""
-
-LONGEST_KEEP_RATIO = 0.99
-"""Share of the longest answer that is kept at each new one: about the last 100 speak."""
 
 _CUT_SHORT = frozenset({OutcomeKind.CLIENT_LEFT, OutcomeKind.DIED})
 """Ends that leave a session's history computed, if the answer had begun."""
@@ -63,13 +66,12 @@ class Fleet:
         """How replicas' health is judged; its fields may change at any time."""
         self.forward_unknown = False
         """Whether a model that no replica serves is for an engine to refuse."""
-        self._prior_tokens_per_s = prior_tokens_per_s
+        self._speeds = Speeds(prior_tokens_per_s)
         self._tie_seed = tie_seed
         self._sequence = 0
         self.index = Index(index_bytes)
+        self.returns = Returns()
         self.sizes: dict[str, TokenSize] = {}
-        self._all_measured = True
-        self._longest_answer_s: float | None = None
 
     def __len__(self) -> int:
         return len(self._replicas)
@@ -89,29 +91,18 @@ class Fleet:
 
     def add(self, replica_id: ReplicaId) -> Replica:
         """Take a replica in, cold. It is believed to be as fast as the fleet's mean."""
-        replica = self._replicas.setdefault(replica_id, Replica(replica_id, self._prior_tokens_per_s, self.care))
+        fresh = Replica(replica_id, self._speeds.prior_tokens_per_s, self.care, self.returns)
+        replica = self._replicas.setdefault(replica_id, fresh)
         self.index.add(replica.mirror)
         if self._tie_seed:
             replica.last_chosen = -1 - xxhash.xxh3_64_intdigest(replica_id.encode(), self._tie_seed)
-        self._spread_rates()
+        self._speeds.spread(self._replicas.values())
         return replica
-
-    def _spread_rates(self) -> None:
-        """Believe replicas that were not measured yet to be as fast as the mean of those that were.
-
-        At the prior they would get no work in a fleet that is faster, and so never be measured.
-        """
-        measured = [replica.rate.tokens_per_s / replica.weight for replica in self if replica.rate.measured]
-        unmeasured = [replica for replica in self if not replica.rate.measured]
-        self._all_measured = not unmeasured
-        mean = sum(measured) / len(measured) if measured else self._prior_tokens_per_s
-        for replica in unmeasured:
-            replica.rate.assume(mean * replica.weight)
 
     def weigh(self, replica_id: ReplicaId, weight: float) -> None:
         """Expect a replica to take a share of the work against others' (1: the usual) until its speed is measured."""
         self._replicas[replica_id].weight = weight
-        self._spread_rates()
+        self._speeds.spread(self._replicas.values())
 
     def remove(self, replica_id: ReplicaId, now: float = 0.0) -> None:
         """Forget a replica and what it held; requests still running there can be settled."""
@@ -166,13 +157,23 @@ class Fleet:
             replica.chosen_for[request.model] = self._sequence
         if not replica.health.up:
             replica.health.tried(now)
-        uncached = decision.prompt_tokens - decision.matched_tokens
-        end_s = now + replica.queue_s(now) + uncached / replica.rate.tokens_per_s
-        entry = Entry(uncached, request.streaming, now, end_s, replica.peer_load.pending > 0)
+        matched = decision.matched_tokens
+        work = Work(decision.prompt_tokens - matched, matched, decision.reloaded_tokens)
+        prefill_s = replica.prefill.seconds(*work)
+        end_s = now + replica.queue_s(now) + prefill_s
+        entry = Entry(work, prefill_s, request.streaming, now, end_s, replica.peer_load.pending > 0)
         replica.ledger.open(entry)
-        replica.count_recent(uncached, now)
-        lease = None if request.prompt is None else self.index.hold(replica.mirror, request.prompt)
+        replica.recent.add(prefill_s, now)
+        lease = None
+        if request.prompt is not None:
+            lease = self.index.hold(replica.mirror, request.prompt)
+            self._note_return(request.prompt, now)
         return Ticket(self._sequence, request, replica, decision, known.scale, lease, entry)
+
+    def _note_return(self, prompt: Prompt, now: float) -> None:
+        turn = goes_on_from(prompt, self.index.turns)
+        if turn is not None:
+            self.returns.came_back(turn, now)
 
     def count_chosen(self, replica: Replica) -> None:
         """Note that a replica was chosen last, here or by another router."""
@@ -212,38 +213,32 @@ class Fleet:
         """Note the first byte of the answer's body: the prefill is over. Only the first call counts."""
         if ticket.first_byte_s is not None:
             return
-        ticket.first_byte_s = ticket.replica.heard_s = now
-        self._learn_rate(ticket, now)
-        ledger = ticket.replica.ledger
-        ledger.last_first_byte_s = now
-        ledger.prefilled(ticket.entry)
-
-    def _learn_rate(self, ticket: Ticket, now: float) -> None:
-        entry, replica = ticket.entry, ticket.replica
-        if not ticket.request.streaming:
-            answer_s = now - entry.dispatched_s
-            self._longest_answer_s = max(answer_s, (self._longest_answer_s or 0.0) * LONGEST_KEEP_RATIO)
-            replica.rate.at_least(entry.uncached_tokens, answer_s)
-        elif not entry.among_peers and replica.peer_load.pending == 0:
-            begun_s = max(entry.dispatched_s, replica.ledger.last_first_byte_s)
-            replica.rate.observe(entry.uncached_tokens, now - begun_s)
-        if not self._all_measured:
-            self._spread_rates()
+        replica = ticket.replica
+        ticket.first_byte_s = replica.heard_s = now
+        self._speeds.begun(ticket, now)
+        replica.ledger.last_first_byte_s = now
+        replica.ledger.prefilled(ticket.entry)
+        replica.count_batch(now)
 
     def settle(self, ticket: Ticket, outcome: Outcome, now: float) -> Settlement:
         """Count an attempt out and learn from it. Exactly once per ticket: a second call raises RuntimeError."""
         ticket.close()
         replica = ticket.replica
         replica.ledger.close(ticket.entry)
+        replica.count_batch(now)
+        self._speeds.ended(ticket, outcome.usage, self._replicas.values(), now)
         self._judge(replica, outcome, now)
         answering = ticket.first_byte_s is not None
         complete = outcome.kind is OutcomeKind.COMPLETED
         served = (complete or (answering and outcome.kind in _CUT_SHORT)) and (outcome.status or 200) < 400
         settlement = settlement_of(ticket, outcome, served, self.size_of(ticket.request.model))
+        kind = class_of(ticket, outcome.usage)
         if ticket.lease is not None:
-            self._release(ticket, ticket.lease, settlement, now)
+            self._release(ticket, ticket.lease, settlement, CLASS_INDEX[kind], now)
         if served:
             learn_from_answer(self.index.turns, self.size_of(ticket.request.model), ticket, outcome.usage)
+            if ticket.request.prompt is not None:
+                self.returns.ended(ticket.request.prompt.hashes[-1], kind, now)
             if ticket.request.session is not None and self._replicas.get(replica.replica_id) is replica:
                 self.index.homes.put(ticket.request.session, replica.replica_id)
         return settlement
@@ -262,14 +257,14 @@ class Fleet:
 
     def judge_silence(self, now: float) -> list[Replica]:
         """Judge replicas by their silence; return those that are ejected for it now (see `silence.judge`)."""
-        return judge(self._replicas.values(), self._longest_answer_s, now)
+        return judge(self._replicas.values(), self._speeds.longest_answer_s, now)
 
-    def _release(self, ticket: Ticket, lease: Lease, settlement: Settlement, now: float) -> None:
+    def _release(self, ticket: Ticket, lease: Lease, settlement: Settlement, kind: int, now: float) -> None:
         replica, index = ticket.replica, self.index
         replica.size_cache(self.size_of(ticket.request.model).bytes_per_token)
         if settlement.overestimated and lease.stale_stamp >= 0:
             index.evict_unused_since(replica.mirror, lease.stale_stamp)
-        index.release(replica.mirror, lease, now, settlement.computed, settlement.answer_bytes)
+        index.release(replica.mirror, lease, now, settlement.computed, settlement.answer_bytes, kind)
 
     def observe_engine(self, replica_id: ReplicaId, report: EngineReport, now: float = 0.0) -> bool:
         """Take in a reading of an engine's metrics; return whether it shows a restart, which empties the mirror."""

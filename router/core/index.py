@@ -56,10 +56,12 @@ class Index:
         self._count(mirror, before)
         return lease
 
-    def release(self, mirror: Mirror, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0) -> None:
+    def release(
+        self, mirror: Mirror, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0, kind: int = 0
+    ) -> None:
         """Give a lease back (see `Mirror.release`)."""
         before = len(mirror)
-        mirror.release(lease, now, computed, answer_bytes)
+        mirror.release(lease, now, computed, answer_bytes, kind)
         self._count(mirror, before)
 
     def learn(self, mirror: Mirror, prompt: Prompt, now: float) -> None:

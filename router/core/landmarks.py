@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from router.core.fleet import Fleet
-from router.core.policy import affinity
+from router.core.price import affinity
 from router.core.prompt import open_hash
 from router.core.types import Prompt, ReplicaId, RoutingRequest
 

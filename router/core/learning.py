@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from router.core.latency import TokenSize
 from router.core.ticket import Settlement, Ticket
+from router.core.token_size import TokenSize
 from router.core.tokens import ESTIMATED_RATIO, TurnEnds
 from router.core.types import Outcome, Usage
 

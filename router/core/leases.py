@@ -38,6 +38,8 @@ class Release(msgspec.Struct, gc=False):
     """As `hashes`, a 64-bit number for each block."""
     start_bytes: int = 0
     """Where the first of the blocks begins."""
+    kind: int = 0
+    """Index in `curves.CLASSES` of the turn that ended: how likely it is to go on."""
 
     def __len__(self) -> int:
         return len(self.hashes) // 8
@@ -59,10 +61,10 @@ class Release(msgspec.Struct, gc=False):
         self.hashes, self.ends_bytes = self.hashes[kept], self.ends_bytes[kept]
 
 
-def released(lease: Lease, stamp: int, blocks: int) -> Release:
+def released(lease: Lease, stamp: int, blocks: int, kind: int = 0) -> Release:
     """Return the record of a lease's first `blocks` blocks."""
     hashes, ends = lease.hashes, lease.ends_bytes
     if blocks < len(hashes):
         hashes, ends = hashes[:blocks], ends[:blocks]
     answer = lease.hashes[-1] ^ ANSWER_BITS
-    return Release(stamp, answer, array("Q", hashes).tobytes(), array("Q", ends).tobytes())
+    return Release(stamp, answer, array("Q", hashes).tobytes(), array("Q", ends).tobytes(), 0, kind)

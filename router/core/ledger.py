@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Work(NamedTuple):
+    """What a prompt is to a replica, in tokens."""
+
+    uncached: int
+    """To be computed."""
+    cached: int = 0
+    """Before those, in its cache or in a slower one."""
+    reloaded: int = 0
+    """Of the cached ones, those in a slower one: host memory, a disk, a shared store."""
+
 
 class Entry:
     """One request in flight on one replica."""
 
-    __slots__ = ("among_peers", "dispatched_s", "expected_end_s", "prefilling", "streaming", "uncached_tokens")
+    __slots__ = ("among_peers", "dispatched_s", "expected_end_s", "prefill_s", "prefilling", "streaming", "work")
 
     def __init__(
         self,
-        uncached_tokens: int,
+        work: Work,
+        prefill_s: float,
         streaming: bool,
         dispatched_s: float,
         expected_end_s: float,
         among_peers: bool = False,
     ) -> None:
-        self.uncached_tokens = uncached_tokens
+        self.work = work
+        self.prefill_s = prefill_s
+        """Seconds that its prefill is taken for, the waiting line apart."""
         self.streaming = streaming
         self.dispatched_s = dispatched_s
         self.expected_end_s = expected_end_s
@@ -34,7 +50,8 @@ class Ledger:
     prefill in order of arrival) or when its predicted prefill time has passed; its place among the streams does not.
     """
 
-    __slots__ = ("last_first_byte_s", "pending", "streams", "unanswered", "uncached_tokens")
+    __slots__ = ("context_tokens", "last_first_byte_s", "pending", "prefill_s", "streams", "unanswered",
+                 "uncached_tokens")  # fmt: skip
 
     def __init__(self) -> None:
         self.pending: dict[int, Entry] = {}
@@ -42,18 +59,24 @@ class Ledger:
         self.unanswered: dict[int, Entry] = {}
         """Requests of whose answer nothing has come, in the order of their dispatch."""
         self.uncached_tokens = 0
+        self.prefill_s = 0.0
+        """Seconds that the pending prefills take together."""
+        self.context_tokens = 0
+        """Prompt tokens of all requests in flight."""
         self.streams = 0
         self.last_first_byte_s = float("-inf")
 
     @property
-    def unanswered_tokens(self) -> int:
-        """Uncached tokens of the requests of whose answer nothing has come, long expired ones included."""
-        return sum(entry.uncached_tokens for entry in self.unanswered.values())
+    def unanswered_s(self) -> float:
+        """Prefill seconds of the requests of whose answer nothing has come, long expired ones included."""
+        return sum(entry.prefill_s for entry in self.unanswered.values())
 
     def open(self, entry: Entry) -> None:
         """Count a request in."""
         self.pending[id(entry)] = self.unanswered[id(entry)] = entry
-        self.uncached_tokens += entry.uncached_tokens
+        self.uncached_tokens += entry.work.uncached
+        self.prefill_s += entry.prefill_s
+        self.context_tokens += entry.work.uncached + entry.work.cached
         self.streams += 1
 
     def prefilled(self, entry: Entry) -> None:
@@ -74,6 +97,7 @@ class Ledger:
         self.unanswered.pop(id(entry), None)
         if entry.prefilling:
             self._count_out(entry)
+        self.context_tokens -= entry.work.uncached + entry.work.cached
         self.streams -= 1
 
     def expire(self, now: float) -> None:
@@ -87,4 +111,6 @@ class Ledger:
     def _count_out(self, entry: Entry) -> None:
         del self.pending[id(entry)]
         entry.prefilling = False
-        self.uncached_tokens -= entry.uncached_tokens
+        self.uncached_tokens -= entry.work.uncached
+        # Sums of floats drift; an empty ledger is exactly empty.
+        self.prefill_s = self.prefill_s - entry.prefill_s if self.pending else 0.0

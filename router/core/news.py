@@ -79,11 +79,11 @@ def opened(ticket: Ticket) -> Opened:
     request, entry = ticket.request, ticket.entry
     prompt, replica = request.prompt, ticket.replica.replica_id
     if prompt is None:
-        return Opened(ticket.number, replica, entry.uncached_tokens, session=request.session)
+        return Opened(ticket.number, replica, entry.work.uncached, session=request.session)
     return Opened(
         ticket.number,
         replica,
-        entry.uncached_tokens,
+        entry.work.uncached,
         array("Q", prompt.hashes).tobytes(),
         array("I", prompt.ends_bytes).tobytes(),
         turn_links(prompt, ticket.decision.prompt_tokens, 0),

@@ -91,7 +91,7 @@ class Peers:
         if replica is None:
             return
         fleet.count_chosen(replica)
-        replica.count_recent(news.uncached_tokens, now)
+        replica.recent.add(news.uncached_tokens / replica.prefill.tokens_per_s, now)
         prompt = news.prompt()
         lease = None if prompt is None else fleet.index.hold(replica.mirror, prompt)
         self._close(peer, news.number, now)

@@ -1,4 +1,4 @@
-"""Policies: what a request costs on each replica. To change a term, change it here and replay."""
+"""What policies are asked, and the simple ones that look at one thing only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ import xxhash
 
 from router.core.replica import Replica
 from router.core.types import RoutingRequest, Score
-
-OWN_WEIGHT = 13.0
-"""Seconds that a second of a request's own uncached work counts for: it delays everyone behind it, evicts others'
-blocks, and the next turns follow it. Chat at 5 sessions/s, 8 replicas of 300,000 tokens (hit rate, TTFT p95): 4 gave
-.672 and 5.1 s, 7 .688 and 4.3 s, 9 .710 and 2.5 s, 13 .715 and 2.4 s, 17 .713 and 2.6 s; at 4 sessions/s the tail
-hardly differed. docs/adr/0005-price.md has more."""
 
 BOUNDED_LOAD = 1.25
 """`prefix-hash`: no replica takes more than this times the mean of streams (Mirrokni et al., Consistent Hashing with
@@ -37,6 +31,8 @@ class Ask(NamedTuple):
     """True when a candidate is believed to hold this session's own history, not only a shared prefix."""
     request: RoutingRequest
     now: float
+    reloaded_tokens: list[int]
+    """Of `matched_tokens`, those that are in a slower cache than the GPU's."""
 
     @property
     def key(self) -> int | None:
@@ -49,34 +45,6 @@ class Ask(NamedTuple):
 
 
 Policy = Callable[[Ask], list[Score]]
-
-
-def affinity(ask: Ask) -> list[Score]:
-    """Wait plus own prefill plus what the placement costs others, in seconds.
-
-    total = queue + own + balance, with own = uncached tokens / learnt rate. For a session that has a home, balance =
-    (`OWN_WEIGHT` - 1) x own. A new session brings future turns wherever it goes, so on top of that it is charged
-    `OWN_WEIGHT` x the whole prompt's prefill x the replica's share of recent work (1 = the fleet's mean): a shared
-    prefix attracts until its replica has had about twice its fair share, and costs one prefill per replica after that.
-    """
-    now, prompt_tokens = ask.now, ask.prompt_tokens
-    shares = [0.0] * len(ask.candidates) if ask.follow_up else _shares_of_recent_work(ask)
-    scores: list[Score] = []
-    matches = zip(ask.matched_blocks, ask.matched_tokens, shares, strict=True)
-    for replica, (blocks, matched, share) in zip(ask.candidates, matches, strict=True):
-        rate = replica.rate.tokens_per_s
-        own_s = (prompt_tokens - matched) / rate
-        queue_s = replica.priced_queue_s(now, own_s)
-        balance_s = (OWN_WEIGHT - 1.0) * own_s + OWN_WEIGHT * prompt_tokens * share / rate
-        total_s = queue_s + own_s + balance_s
-        scores.append(Score(replica.replica_id, total_s, queue_s, own_s, balance_s, blocks, matched))
-    return scores
-
-
-def _shares_of_recent_work(ask: Ask) -> list[float]:
-    recent = [replica.recent_tokens(ask.now) / replica.weight for replica in ask.candidates]
-    mean = sum(recent) / len(recent) or 1.0
-    return [tokens / mean for tokens in recent]
 
 
 def least_load(ask: Ask) -> list[Score]:
@@ -122,7 +90,7 @@ def _priced(ask: Ask, totals: list[float]) -> list[Score]:
             replica.replica_id,
             total,
             replica.queue_s(ask.now),
-            (ask.prompt_tokens - matched) / replica.rate.tokens_per_s,
+            replica.prefill.seconds(ask.prompt_tokens - matched, matched),
             0.0,
             blocks,
             matched,
@@ -131,12 +99,3 @@ def _priced(ask: Ask, totals: list[float]) -> list[Score]:
             ask.candidates, totals, ask.matched_blocks, ask.matched_tokens, strict=True
         )
     ]
-
-
-POLICIES: dict[str, Policy] = {
-    "affinity": affinity,
-    "session-hash": session_hash,
-    "prefix-hash": prefix_hash,
-    "least-load": least_load,
-    "round-robin": round_robin,
-}

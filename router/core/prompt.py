@@ -50,8 +50,8 @@ class PromptBuilder:
     """Collects the canonical prompt in the order a chat template renders it and hashes it block by block."""
 
     __slots__ = (
-        "_answers_at", "_bytes_per_token", "_ends", "_hash", "_hashes", "_open_text", "_opening", "_parts", "_size",
-        "message",
+        "_answers_at", "_bytes_per_token", "_ends", "_from_tool", "_hash", "_hashes", "_open_text", "_opening",
+        "_parts", "_size", "message",
     )  # fmt: skip
 
     def __init__(self, scope: int, bytes_per_token: float | None = None) -> None:
@@ -63,6 +63,7 @@ class PromptBuilder:
         self._answers_at: list[int] = []
         self._open_text: Bytes | None = None
         self._opening = -1
+        self._from_tool = False
         self._bytes_per_token = bytes_per_token
         self._parts: list[Part] = []
         self.message = -1
@@ -70,6 +71,7 @@ class PromptBuilder:
 
     def add(self, tag: bytes, content: Bytes) -> None:
         """Append a message: `tag` is its role, `content` its canonical bytes. Its end closes a block."""
+        self._from_tool = tag == b"tool"
         if tag == b"assistant":
             self._answers_at.append(len(self._hashes))
         if self._opening < 0 and tag not in OPERATOR:
@@ -139,5 +141,6 @@ class PromptBuilder:
             self._bytes_per_token,
             self._open_text,
             opening,
+            self._from_tool,
             self._parts,
         )

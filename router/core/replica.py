@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp
 from typing import NamedTuple
 
+from router.core.batch import Batch
+from router.core.costs import DecodeCost, PrefillCost
+from router.core.curves import CLASSES
 from router.core.engine_cache.cache import EngineCache
 from router.core.health import Care, Health, State
-from router.core.latency import PrefillRate
 from router.core.ledger import Ledger
-from router.core.residency import Mirror
+from router.core.recent import Recent
+from router.core.residency import FULL_RATIO, Mirror
+from router.core.returns import Returns
 from router.core.types import EngineReport, ReplicaId
-
-RECENT_S = 60.0
-"""Time constant of the decaying count of uncached tokens sent: longer than a think time of a chat (median 25 s), so
-that paced requests with nothing in flight still see where the last ones went."""
 
 KV_NEARLY_FULL_RATIO = 0.9
 """Above this share of blocks held by running requests vLLM begins to queue for memory and to preempt: with 4 running
@@ -29,6 +28,9 @@ BUSY_S = 2.0
 
 SUSPECT_S = 2.0
 """Seconds a suspect replica is charged: its own sessions go elsewhere once recomputing them there is cheaper."""
+
+TAIL_KEEP_S = 0.5
+"""How long `tail_chance` is not looked at anew: it changes by the seconds that blocks stay."""
 
 DEFAULT_BLOCK_TOKENS = 16
 """vLLM's default block size, until the engine's own is read."""
@@ -58,10 +60,12 @@ class Replica:
 
     __slots__ = (
         "_memory_wait_s",
-        "_recent_at_s",
-        "_recent_tokens",
+        "_tail_chance",
+        "_tail_until_s",
+        "batch",
         "chosen_for",
         "contents",
+        "decode",
         "foreign_tokens",
         "health",
         "heard_s",
@@ -71,20 +75,31 @@ class Replica:
         "mirror",
         "models",
         "peer_load",
-        "rate",
+        "prefill",
+        "recent",
         "replica_id",
+        "returns",
         "report",
         "weight",
     )
 
-    def __init__(self, replica_id: ReplicaId, prior_tokens_per_s: float, care: Care | None = None) -> None:
-        """`care`: how its health is judged, as all of the fleet."""
+    def __init__(
+        self,
+        replica_id: ReplicaId,
+        prior_tokens_per_s: float,
+        care: Care | None = None,
+        returns: Returns | None = None,
+    ) -> None:
+        """`care`: how its health is judged, `returns`: which sessions come back; both as all of the fleet."""
         self.replica_id = replica_id
         self.mirror = Mirror()
         self.contents: EngineCache | None = None
         """What the engine itself says it holds; None while its events are not followed or not complete."""
         self.ledger = Ledger()
-        self.rate = PrefillRate(prior_tokens_per_s)
+        self.prefill = PrefillCost(prior_tokens_per_s)
+        self.decode = DecodeCost()
+        self.batch = Batch()
+        self.recent = Recent()
         self.health = Health(care)
         self.report = EngineReport()
         self.models: frozenset[str] = frozenset()
@@ -104,9 +119,10 @@ class Replica:
         """Prefill that others than the routers have queued there, estimated from the engine's waiting line."""
         self.peer_load = IDLE
         """What other routers have under way there, by their own account."""
+        self.returns = returns or Returns()
         self._memory_wait_s = 0.0
-        self._recent_tokens = 0.0
-        self._recent_at_s = 0.0
+        self._tail_chance = 0.0
+        self._tail_until_s = float("-inf")
 
     @property
     def block_tokens(self) -> int:
@@ -129,19 +145,23 @@ class Replica:
 
     def queue_s(self, now: float) -> float:
         """Predict how long a request sent now waits before its own prefill begins, in seconds."""
-        return self._queue_s(self.rate.tokens_per_s, now)
-
-    def backlog_s(self, now: float) -> float:
-        """Return what `queue_s` is at the speed that it has at the least: whether to hold requests goes by that."""
-        return self._queue_s(max(self.rate.tokens_per_s, self.rate.least_tokens_per_s), now)
-
-    def _queue_s(self, tokens_per_s: float, now: float) -> float:
         ledger = self.ledger
         if ledger.pending:
             ledger.expire(now)
-        tokens = ledger.uncached_tokens + self.peer_load.uncached_tokens + self.foreign_tokens
-        wait_s = tokens / tokens_per_s + self._memory_wait_s
-        return wait_s + BUSY_S if now < self.health.busy_until_s else wait_s
+        others = self.peer_load.uncached_tokens + self.foreign_tokens
+        return ledger.prefill_s + others / self.prefill.tokens_per_s + self._fixed_wait_s(now)
+
+    def backlog_s(self, now: float) -> float:
+        """Return what `queue_s` is at the speed that it has at the least: whether to hold requests goes by that."""
+        wait_s, least = self.queue_s(now), self.prefill.least_tokens_per_s
+        if not least:
+            return wait_s
+        tokens = self.ledger.uncached_tokens + self.peer_load.uncached_tokens + self.foreign_tokens
+        return min(wait_s, tokens / least + self._fixed_wait_s(now))
+
+    def _fixed_wait_s(self, now: float) -> float:
+        """Return what it is charged for lack of memory, and for having pushed back."""
+        return self._memory_wait_s + BUSY_S if now < self.health.busy_until_s else self._memory_wait_s
 
     def priced_queue_s(self, now: float, own_s: float = 0.0) -> float:
         """Return what its waiting line is taken for when replicas are compared, in seconds; `own_s`: of the request.
@@ -167,16 +187,30 @@ class Replica:
         if self.report.kv_tokens is not None:
             self.mirror.capacity_bytes = self.report.kv_tokens * bytes_per_token
 
+    def tail_chance(self, now: float) -> float:
+        """Return how likely what is evicted next would have been used, had it stayed twice as long; 0 to 1.
+
+        One more token here takes one from the end of the line of idle blocks, and all that pass there for as long as it
+        stays leave so much earlier: the loss per token is age x hazard at that age, which the chance of a return within
+        as long again stands for. 0 while nothing is evicted.
+        """
+        if now >= self._tail_until_s:
+            self._tail_until_s = now + TAIL_KEEP_S
+            oldest = self.mirror.oldest() if (self.mirror.fill_ratio or 0.0) >= FULL_RATIO else None
+            self._tail_chance = 0.0
+            if oldest is not None:
+                age_s = max(0.0, now - oldest.stamp / 1000)
+                self._tail_chance = self.returns.chance(CLASSES[oldest.kind], age_s, age_s)
+        return self._tail_chance
+
     def pressure_ratio(self, now: float) -> float:
         """Return saturation, 0 idle to 1 full: the fuller of waiting line (1 s is half) and KV cache."""
         queue_s = self.queue_s(now)
         return max(queue_s / (queue_s + 1.0), self.report.kv_usage_ratio or 0.0)
 
-    def recent_tokens(self, now: float) -> float:
-        """Return the uncached tokens sent here of late, decaying with `RECENT_S`."""
-        return self._recent_tokens * exp((self._recent_at_s - now) / RECENT_S)
-
-    def count_recent(self, tokens: int, now: float) -> None:
-        """Add to the decaying count."""
-        self._recent_tokens = self.recent_tokens(now) + tokens
-        self._recent_at_s = now
+    def count_batch(self, now: float) -> None:
+        """Note who is decoded from now on."""
+        ledger = self.ledger
+        decoding = ledger.streams - len(ledger.pending)
+        context = ledger.context_tokens * decoding / ledger.streams if ledger.streams else 0.0
+        self.batch.changed(decoding, context, now)

@@ -132,11 +132,13 @@ class Mirror:
         del self._idle[key]
         self.idle_bytes -= self._answers.pop(key)
 
-    def release(self, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0) -> None:
+    def release(
+        self, lease: Lease, now: float, computed: bool = True, answer_bytes: int = 0, kind: int = 0
+    ) -> None:
         """Give a request's blocks back, tail first: they stay resident, idle, until evicted.
 
         `computed` False: the request never reached the engine, so blocks that only such requests brought are forgotten.
-        `answer_bytes`: size of the generated answer, which is resident behind the prompt.
+        `answer_bytes`: size of the generated answer, which is resident behind the prompt. `kind`: see `Release.kind`.
         """
         if lease.epoch != self.epoch:
             return
@@ -154,7 +156,7 @@ class Mirror:
         if answer_bytes and computed:
             self._keep_answer(hashes[-1] ^ ANSWER_BITS, stamp, answer_bytes)
         # A release names nothing that did not become idle or go on being held: see `resume`.
-        self._releases.append(released(lease, stamp, sure))
+        self._releases.append(released(lease, stamp, sure, kind))
         self._released_blocks += sure
         self.evict_to(self.capacity_bytes)
         if self._released_blocks > 2 * len(self._idle) + SPARE_BLOCKS:
@@ -247,9 +249,24 @@ class Mirror:
         self._releases = kept
         self._released_blocks = sum(map(len, kept))
 
+    def oldest(self) -> Release | None:
+        """Return the release whose blocks are evicted next; None when no block is idle."""
+        releases, idle = self._releases, self._idle
+        while releases:
+            release = releases[0]
+            # Who used its last block again used all of its blocks again.
+            if release.hashes and idle.get(release.unpacked()[0][-1]) == release.stamp:
+                return release
+            if idle.get(release.answer) == release.stamp:
+                return release
+            self._released_blocks -= len(release)
+            releases.popleft()
+        return None
+
     def oldest_stamp(self) -> int | None:
         """Return when the blocks next to be evicted were last used, in ms; None when no block is idle."""
-        return self._releases[0].stamp if self._releases and self._idle else None
+        oldest = self.oldest()
+        return None if oldest is None else oldest.stamp
 
     @property
     def fill_ratio(self) -> float | None:

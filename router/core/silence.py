@@ -37,7 +37,7 @@ def _is_mute(replica: Replica, everyone: Collection[Replica], longest_answer_s: 
     """Judge by the first of its streams and the first of its answers in one piece: either may be the sooner to tell."""
     unanswered = replica.ledger.unanswered.values()
     firsts = {entry.streaming: entry for entry in reversed(unanswered)}
-    prefill_s = replica.ledger.unanswered_tokens / replica.rate.tokens_per_s
+    prefill_s = replica.ledger.unanswered_s
     silence_ratio = 0.0
     for entry in firsts.values():
         since_s = max(entry.dispatched_s, replica.heard_s)

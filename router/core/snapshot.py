@@ -19,7 +19,7 @@ from router.core.replica import Replica
 from router.core.residency import Mirror
 from router.core.types import EngineReport, ReplicaId
 
-LAYOUT = 1
+LAYOUT = 2
 """Grows with every change of what is packed below, of `EngineReport`, or of how prompts and sessions are hashed:
 hashes of another layout are found by nobody."""
 
@@ -32,7 +32,7 @@ _INT64 = range(-(1 << 63), 1 << 64)
 _encode = msgspec.msgpack.Encoder().encode
 _numbers = msgspec.msgpack.Decoder(list[int]).decode
 _stamp, _answer, _start = attrgetter("stamp"), attrgetter("answer"), attrgetter("start_bytes")
-_hashes, _ends = attrgetter("hashes"), attrgetter("ends_bytes")
+_hashes, _ends, _kind = attrgetter("hashes"), attrgetter("ends_bytes"), attrgetter("kind")
 
 
 class Releases(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -49,10 +49,12 @@ class Releases(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How many bytes of the next two columns belong to the row."""
     hashes: bytes
     ends_bytes: bytes
+    kinds: bytes
 
     def __post_init__(self) -> None:
         """Raise ValueError when the columns do not fit each other."""
-        columns = {len(_numbers(column)) for column in (self.stamps, self.answers, self.starts_bytes, self.lengths)}
+        numbers = (self.stamps, self.answers, self.starts_bytes, self.lengths, self.kinds)
+        columns = {len(_numbers(column)) for column in numbers}
         blocks = {sum(_numbers(self.lengths)), len(self.hashes), len(self.ends_bytes)}
         if len(columns) != 1 or len(blocks) != 1:
             raise ValueError("columns of different lengths")
@@ -82,8 +84,10 @@ class KeptReplica(msgspec.Struct, frozen=True, array_like=True, gc=False):
     capacity_bytes: float
     report: EngineReport
     """The lasting part of its engine's last report. It tells an engine that restarts before the next one."""
-    rate: tuple[float, float, int]
-    """See `PrefillRate.samples`."""
+    prefill: tuple[float, ...]
+    """See `PrefillCost.state`."""
+    decode: tuple[float, ...]
+    """See `DecodeCost.state`."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -98,6 +102,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Values are places in `replicas`."""
     sizes: dict[str, tuple[float, float, float]]
     """Model -> `TokenSize.learnt`."""
+    returns: tuple[float, ...]
+    """See `Returns.state`."""
 
 
 def take(fleet: Fleet, now: float) -> Snapshot:
@@ -131,7 +137,7 @@ def taking(fleet: Fleet, now: float) -> Generator[None, None, Snapshot]:
         kept_homes.append(Links(_packed(places.keys()), _packed(map(place.get, places.values(), repeat(_NOWHERE)))))
         yield
     sizes = {model: size.learnt for model, size in fleet.sizes.items()}
-    return Snapshot(int(now * 1000), kept, kept_turns, kept_homes, sizes)
+    return Snapshot(int(now * 1000), kept, kept_turns, kept_homes, sizes, fleet.returns.state)
 
 
 def _kept(replica: Replica, now: float) -> KeptReplica:
@@ -144,7 +150,8 @@ def _kept(replica: Replica, now: float) -> KeptReplica:
         answers,
         mirror.capacity_bytes,
         lasting,
-        replica.rate.samples,
+        replica.prefill.state,
+        replica.decode.state,
     )
 
 
@@ -157,6 +164,7 @@ def _releases(releases: list[Release]) -> Releases:
         _packed(map(len, hashes)),
         b"".join(hashes),
         b"".join(map(_ends, releases)),
+        _packed(map(_kind, releases)),
     )
 
 
@@ -185,6 +193,7 @@ def restore(fleet: Fleet, snapshot: Snapshot, now: float) -> None:
         fleet.index.turns.put_links(_pairs(links))
     for model, learnt in snapshot.sizes.items():
         fleet.size_of(model).resume(*learnt)
+    fleet.returns.resume(snapshot.returns)
 
 
 def restore_replica(fleet: Fleet, snapshot: Snapshot, replica_id: ReplicaId, now: float) -> None:
@@ -199,7 +208,8 @@ def _restore_replicas(fleet: Fleet, snapshot: Snapshot, wanted: set[ReplicaId], 
             replica = fleet[kept.replica]
             _fill(fleet.index, replica.mirror, kept, shift_ms)
             replica.observe(kept.report, foreign_tokens=0.0)
-            replica.rate.resume(*kept.rate)
+            replica.prefill.resume(kept.prefill)
+            replica.decode.resume(kept.decode)
     there = [kept.replica if kept.replica in wanted else None for kept in snapshot.replicas]
     for links in snapshot.homes:
         for key, place in _pairs(links):
@@ -231,12 +241,12 @@ def _shifted(stamps: Iterable[int], shift_ms: int) -> Iterator[int]:
 
 
 def _unpacked(releases: Releases, stamps: list[int]) -> Iterator[Release]:
-    numbers = map(_numbers, (releases.answers, releases.starts_bytes, releases.lengths))
-    answers, starts, lengths = numbers
+    numbers = map(_numbers, (releases.answers, releases.starts_bytes, releases.lengths, releases.kinds))
+    answers, starts, lengths, kinds = numbers
     after = accumulate(lengths)
-    for stamp, answer, start, length, end in zip(stamps, answers, starts, lengths, after, strict=True):
+    for stamp, answer, start, length, kind, end in zip(stamps, answers, starts, lengths, kinds, after, strict=True):
         part = slice(end - length, end)
-        yield Release(stamp, answer, releases.hashes[part], releases.ends_bytes[part], start)
+        yield Release(stamp, answer, releases.hashes[part], releases.ends_bytes[part], start, kind)
 
 
 def _pairs(links: Links) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from router.core.batch import Mark
 from router.core.leases import Lease
 from router.core.ledger import Entry
 from router.core.replica import Replica
@@ -31,7 +32,8 @@ class Settlement(NamedTuple):
 class Ticket:
     """What must be given back when the attempt ends. Opaque to callers but for its decision and times."""
 
-    __slots__ = ("_closed", "decision", "entry", "first_byte_s", "lease", "number", "replica", "request", "scale")
+    __slots__ = ("_closed", "decision", "decoding_since", "entry", "first_byte_s", "lease", "number", "prefill_s",
+                 "replica", "request", "scale")  # fmt: skip
 
     def __init__(
         self,
@@ -52,6 +54,10 @@ class Ticket:
         self.lease = lease
         self.entry = entry
         self.first_byte_s: float | None = None
+        self.prefill_s: float | None = None
+        """What its prefill took, where that can be told."""
+        self.decoding_since: Mark | None = None
+        """Who else was decoded when its answer began; None before that."""
         self._closed = False
 
     @property

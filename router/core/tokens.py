@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from router.core.bounded import BoundedMap
-from router.core.latency import TokenSize
 from router.core.prompt import open_hash
 from router.core.token_ids import TokenIds
+from router.core.token_size import TokenSize
 from router.core.types import Prompt
 
 ESTIMATED_RATIO = 0.25
@@ -73,6 +73,10 @@ class TurnEnds:
     def knows(self, block: int) -> bool:
         """Tell whether a prompt of messages that ends in this block has been answered."""
         return block in self._ends
+
+    def last_known(self, blocks: list[int]) -> int:
+        """Return the position, counted from 1, of the last block that ends a prompt which was answered; 0: none."""
+        return self._ends.last_known(blocks, len(blocks))
 
     def deepest(self, prompt: Prompt, matched: int) -> Anchor:
         """Return the last turn end within the `matched` leading blocks, and what of a text follows them."""

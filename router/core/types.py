@@ -89,6 +89,8 @@ class Prompt(NamedTuple):
     are keys. None for messages, whose end closes a block."""
     opening_blocks: int = 0
     """Blocks before the first message that is not the operator's: tools, system prompt. What sessions share."""
+    from_tool: bool = False
+    """The last message is what a tool returned."""
     parts: list[Part] | None = None
     """What it was made of. They hold the text: to be cleared once they are hashed, before the request waits for
     anything. None where nobody collected them."""
@@ -136,11 +138,16 @@ class Score(msgspec.Struct, frozen=True, gc=False):
     own_s: float
     """Seconds to prefill the request's own uncached tokens there."""
     balance_s: float
-    """What placing it there costs later: weighted own work of a moved session, or the replica's share of recent
-    work."""
+    """What placing it there costs others: those that come while it is computed, and a new session's part in the
+    replica's recent work."""
     matched_blocks: int
     matched_tokens: int
     """Prompt tokens the replica is believed to hold, rounded down to the engine's blocks."""
+    evicted_s: float = 0.0
+    """What the blocks that make room for it are worth: the seconds to compute them again, by the chance that they would
+    have been used."""
+    streams_s: float = 0.0
+    """What its answer takes of the replica's decode steps: its own tokens' time, and what it adds to others'."""
 
 
 @dataclass(slots=True)
@@ -157,6 +164,8 @@ class Decision:
     """Tokens the chosen replica is believed to hold (its residency, not its session hint)."""
     home: ReplicaId | None
     """Where this session's history is believed to be; None for a new one."""
+    reloaded_tokens: int = 0
+    """Of `matched_tokens`, those that the engine has in a slower cache than the GPU's."""
 
     @property
     def alternates(self) -> list[ReplicaId]:

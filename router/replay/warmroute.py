@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from router.core.admission import Admission, QueueFullError, Rules
 from router.core.fleet import Fleet
-from router.core.policy import POLICIES, Policy, session_hash
+from router.core.policies import POLICIES
+from router.core.policy import Policy, session_hash
 from router.core.ticket import Ticket
 from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, RoutingRequest, Usage
 from router.core.waiting import Waiting

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from router.core.fleet import Fleet
-from router.core.policy import Policy, affinity
+from router.core.policy import Policy
+from router.core.price import affinity
 from router.core.prompt import PromptBuilder, scope_hash, session_hash
 from router.core.ticket import Ticket
 from router.core.types import EngineReport, Outcome, OutcomeKind, Prompt, RoutingRequest, Usage

@@ -153,7 +153,7 @@ class History:
     def _prefill_us(self, tokens: int, replica_id: ReplicaId) -> int:
         """Return what a replica takes to compute so many tokens, as far as is known now."""
         replica = self._fleet.get(replica_id)
-        return 0 if replica is None else int(tokens * 1e6 / replica.rate.tokens_per_s)
+        return 0 if replica is None else int(tokens * 1e6 / replica.prefill.tokens_per_s)
 
     def _count_attempt(self, record: RequestRecord, decision: Decision) -> None:
         counts = self.rolling.counts

@@ -49,7 +49,7 @@ class FleetGauges(Collector):
             ("ledger_tokens", "Uncached tokens sent, not yet prefilled.", [r.ledger.uncached_tokens for r in fleet]),
             ("replica_up", "1 while a replica takes requests.", [int(r.health.up) for r in fleet]),
             ("replica_pressure_ratio", "Saturation, 0 idle to 1 full.", [r.pressure_ratio(now) for r in fleet]),
-            ("prefill_tokens_per_second", "Learnt prefill rate.", [r.rate.tokens_per_s for r in fleet]),
+            ("prefill_tokens_per_second", "Learnt prefill rate.", [r.prefill.tokens_per_s for r in fleet]),
             ("mirror_blocks", "Prompt blocks the replica is believed to hold.", [len(m) for m in mirrors]),
             ("mirror_fill_ratio", "What it is believed to hold / its capacity.", [m.fill_ratio for m in mirrors]),
             ("eviction_age_seconds", "For how long what is evicted next was not used.",

@@ -101,7 +101,7 @@ class RequestCounts(Collector):
         row.requests[record.status] += 1
         self._decisions[label, decision.reason] += 1
         if record.status < 400:
-            row.count_tokens(record, decision, None if replica is None else replica.rate.tokens_per_s)
+            row.count_tokens(record, decision, None if replica is None else replica.prefill.tokens_per_s)
         if record.ttft_s is not None and record.streaming:
             (row.ttft_warm if decision.matched_tokens else row.ttft_cold).observe(record.ttft_s)
 

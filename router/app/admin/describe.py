@@ -51,7 +51,7 @@ def describe(house: House, replica: Replica, member: Member | None) -> dict[str,
             "uncached_tokens": replica.peer_load.uncached_tokens,
             "streams": replica.peer_load.streams,
         },
-        "prefill_tokens_per_s": round(replica.rate.tokens_per_s),
+        "prefill_tokens_per_s": round(replica.prefill.tokens_per_s),
         "mirror": {
             "blocks": len(replica.mirror),
             "bytes": replica.mirror.held_bytes + replica.mirror.idle_bytes,

@@ -144,7 +144,7 @@ class Warming:
         plane, now = self._plane, self._plane.clock()
         ticket = plane.fleet.route_to(replica.replica_id, opening.request, now)
         # Sessions are spread by the work that replicas had of late; this is to draw them, not to keep them off.
-        replica.count_recent(-ticket.entry.uncached_tokens, now)
+        replica.recent.take_back(ticket.entry.prefill_s, now)
         if plane.store is not None:
             plane.store.opened(ticket)
         outcome = Outcome(OutcomeKind.CLIENT_LEFT)

@@ -16,10 +16,10 @@ from router.app.settings.sources import ConfigError
 from router.app.terminal.bodies import Body
 from router.app.terminal.explained import pairs
 from router.app.terminal.numbers import count, plain
-from router.core.latency import TokenSize
 from router.core.misses.change import Difference, difference, scope_changed
 from router.core.misses.parts import hash_parts
 from router.core.misses.types import Cause
+from router.core.token_size import TokenSize
 from router.core.types import Prompt
 from router.proxy.openai import SHAPES, read_request
 
