@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from router.core.admission import TICK_S
@@ -14,6 +14,7 @@ from router.replay.contenders import contender_of, shares_cache
 from router.replay.demand import Client, Job, Workload
 from router.replay.fleet import SimulatedFleet, fits, report_of
 from router.replay.plan import Answered, Plan, Result
+from router.sim.engine import Engine
 from router.sim.types import EngineConfig, Event, Finished, Tokens
 
 POLL_S = 1.0
@@ -31,12 +32,16 @@ Progress = Callable[[float], None]
 """Told the share of the traffic that is over, 0 to 1, now and then."""
 
 
-def run(plan: Plan, workload: Workload, progress: Progress | None = None) -> Result:
+Make = Callable[[Plan, Sequence[Engine]], Contender]
+"""Makes what is replayed, in front of the engines."""
+
+
+def run(plan: Plan, workload: Workload, progress: Progress | None = None, make: Make = contender_of) -> Result:
     """Replay a workload. The same plan and workload give the same result, real times apart.
 
-    Raises ValueError: an unknown policy, or a plan that can't be run.
+    `make`: for a contender that has no name. Raises ValueError: an unknown policy, or a plan that can't be run.
     """
-    return Run(plan, workload, progress).run()
+    return Run(plan, workload, progress, make).run()
 
 
 @dataclass(slots=True, eq=False)
@@ -58,14 +63,16 @@ class Sent:
 class Run:
     """Goes on until the last request that came in time is answered."""
 
-    def __init__(self, plan: Plan, workload: Workload, progress: Progress | None = None) -> None:
+    def __init__(
+        self, plan: Plan, workload: Workload, progress: Progress | None = None, make: Make = contender_of
+    ) -> None:
         """Raises as `run`."""
         if plan.routers != 1:
             raise ValueError(f"one router can be replayed, not {plan.routers}")
         self.plan, self._progress = plan, progress
         self._engine = engine_of(plan, workload)
         self.fleet = SimulatedFleet(plan, self._engine, shares_cache(plan.policy))
-        self.contender: Contender = contender_of(replace(plan, engine=self._engine), self.fleet.engines)
+        self.contender = make(replace(plan, engine=self._engine), self.fleet.engines)
         self.result = Result(plan)
         self._bounds = Bounds(plan.replicas * self._engine.kv_tokens, self._engine.block_tokens)
         self._duration_s, self._warm_up_s = plan.minutes * 60, plan.warm_up_minutes * 60

@@ -42,9 +42,12 @@ class CountingFleet(Fleet):
 class Warmroute:
     """A contender. Replica n is `rn` in its fleet."""
 
-    def __init__(self, plan: Plan) -> None:
-        """Start with the plan's replicas, all cold. KeyError: there is no policy of this name."""
-        self._policy = POLICIES[plan.policy.removesuffix(UNHELD)]
+    def __init__(self, plan: Plan, policy: Policy | None = None) -> None:
+        """Start with the plan's replicas, all cold. `policy`: in place of the one that the plan names.
+
+        KeyError: there is no policy of this name.
+        """
+        self._policy = policy or POLICIES[plan.policy.removesuffix(UNHELD)]
         self.fleet = CountingFleet(self._policy, INDEX_BYTES)
         depth_s = 0.0 if plan.policy.endswith(UNHELD) else plan.queue_depth_s
         self.admission = Admission(self.fleet, Rules(depth_s, plan.max_queue_wait_s))
