@@ -69,6 +69,9 @@ async def test_the_next_turn_of_a_chat_will_hit(stage: Stage, tmp_path: Path) ->
     assert "cure" not in out
     rows = [line.split() for line in out.splitlines() if line.split()[1:2] and line.split()[1][:1].isdigit()]
     assert [row[0] for row in rows][:1] == [home]  # the best first
+    head = next(line.split() for line in out.splitlines() if line.split()[:1] == ["replica"])
+    assert head == ["replica", "total", "queue", "own", "balance", "evicted", "streams", "cached", "tokens"]
+    assert {len(row) for row in rows if row[0] == home} == {len(head) - 1}  # one heading is two words
     assert {row[0] for row in rows} >= {replica.replica_id for replica in router.house.fleet}
     assert len((await (await router.admin()).get("/api/decisions")).json()) == 2  # nothing was sent
 

@@ -40,7 +40,9 @@ async def test_its_turns_are_those_of_the_api(stage: Stage, viewer: Viewer) -> N
     scores = session["turns"][-1]["scores"]
     assert len(scores) > 1
     assert await why.locator(".scores tbody tr").count() == len(scores)
-    assert seconds(scores[0]["total_s"]) in await why.locator(".scores").inner_text()
+    terms = ("total_s", "queue_s", "own_s", "balance_s", "evicted_s", "streams_s")
+    for row, score in zip(await why.locator(".scores tbody tr").all(), scores, strict=True):
+        assert (await row.locator("td").all_inner_texts())[: len(terms)] == [seconds(score[term]) for term in terms]
     await viewer.page.keyboard.press("Escape")
     assert not await dialog.is_visible()
     assert await button.evaluate("each => each === document.activeElement"), "the focus is back where it was"

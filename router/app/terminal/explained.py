@@ -21,6 +21,8 @@ class Price(msgspec.Struct):
     own_s: float
     balance_s: float
     matched_tokens: int = 0
+    evicted_s: float = 0.0
+    streams_s: float = 0.0
 
 
 class Departure(msgspec.Struct):
@@ -95,10 +97,10 @@ def _prompt(explained: Explained) -> str:
 def _prices(explained: Explained) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="cyan")
     table.add_column("replica", no_wrap=True)
-    for heading in ("total", "queue", "own", "balance", "cached tokens"):
+    for heading in ("total", "queue", "own", "balance", "evicted", "streams", "cached tokens"):
         table.add_column(heading, justify="right", no_wrap=True)
     for price in explained.scores:
-        times = (price.total_s, price.queue_s, price.own_s, price.balance_s)
+        times = (price.total_s, price.queue_s, price.own_s, price.balance_s, price.evicted_s, price.streams_s)
         style = "bold green" if price.replica == explained.replica else ""
         table.add_row(plain(price.replica), *map(seconds, times), f"{price.matched_tokens:,}", style=style)
     return table

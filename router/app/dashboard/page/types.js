@@ -87,7 +87,7 @@
  * @property {(number | null)[]} queued_p95_s
  *
  * @typedef {{replica: string, total_s: number, queue_s: number, own_s: number, balance_s: number,
- *   matched_blocks: number, matched_tokens: number}} Score
+ *   evicted_s: number, streams_s: number, matched_blocks: number, matched_tokens: number}} Score
  *
  * @typedef {{cause: string, message: number | null, role: string, kept_tokens: number}} Change
  *

@@ -3,7 +3,8 @@
 import { h } from '../dom.js';
 import { amount, count, seconds } from '../format.js';
 
-const COLUMNS = ['Replica', 'Price', 'Queue', 'Own work', 'Later cost', 'Matched tokens', 'Matched blocks'];
+const TERMS = ['Price', 'Queue', 'Own work', 'Later cost', 'Evicted', 'Streams'];
+const COLUMNS = ['Replica', ...TERMS, 'Matched tokens', 'Matched blocks'];
 
 /** @param {{replica: string, home: string | null, scores: import('../types.js').Score[]}} turn
  * @param {(replica: string) => string} nameOf */
@@ -17,6 +18,8 @@ export function scoreTable({ replica, home, scores }, nameOf) {
       seconds(score.queue_s),
       seconds(score.own_s),
       seconds(score.balance_s),
+      seconds(score.evicted_s),
+      seconds(score.streams_s),
       amount(score.matched_tokens),
       count(score.matched_blocks),
     ];
