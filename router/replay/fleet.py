@@ -9,6 +9,8 @@ from router.core.types import EngineReport
 from router.replay.plan import Plan
 from router.sim.blocks import BlockPool
 from router.sim.engine import Engine
+from router.sim.kept import Kept
+from router.sim.tier import Offload, Tier
 from router.sim.types import EngineConfig, Event, SimRequest
 
 NEVER = float("inf")
@@ -28,7 +30,12 @@ class SimulatedFleet:
         if min(speeds) <= 0:
             raise ValueError(f"speeds are above 0, not {min(speeds):g}")
         pool = BlockPool(plan.replicas * config.num_blocks) if shared_cache else None
-        self.engines = [Engine(at_speed(config, speeds[n % len(speeds)]), pool) for n in range(plan.replicas)]
+        store = tier_of(plan.offload, config) if plan.offload and plan.offload.shared else None
+        self.engines: list[Engine] = []
+        for number in range(plan.replicas):
+            own_pool = pool or BlockPool(config.num_blocks)
+            kept = Kept(own_pool, tier_of(plan.offload, config) if store is None else store, plan.pins)
+            self.engines.append(Engine(at_speed(config, speeds[number % len(speeds)]), own_pool, kept))
         self._next_s = [NEVER] * plan.replicas
         self._order: list[tuple[float, int]] = []
 
@@ -53,6 +60,11 @@ class SimulatedFleet:
         self.engines[replica].submit(request, now)
         self._look_at(replica)
 
+    def abort(self, replica: int, request_id: str, now: float) -> None:
+        """Give a request up that is under way on a replica."""
+        self.engines[replica].abort(request_id, now)
+        self._look_at(replica)
+
     def _look_at(self, replica: int) -> None:
         when_s = self.engines[replica].next_event_s()
         when_s = NEVER if when_s is None else when_s
@@ -72,6 +84,13 @@ def at_speed(config: EngineConfig, speed: float) -> EngineConfig:
     )
 
 
+def tier_of(offload: Offload | None, config: EngineConfig) -> Tier | None:
+    """Return an empty tier as it is ordered, in the engines' blocks; None without one."""
+    if offload is None:
+        return None
+    return Tier(offload.tokens // config.block_tokens, offload.load_tokens_per_s)
+
+
 def fits(request: SimRequest, config: EngineConfig) -> bool:
     """Tell whether an engine takes a request at all."""
     prompt_tokens, output_tokens = len(request.token_ids), len(request.output_token_ids)
@@ -88,5 +107,6 @@ def report_of(engine: Engine) -> EngineReport:
         block_tokens=engine.config.block_tokens,
         prefix_queries_tokens=engine.stats.prefix_queries_tokens,
         prefix_hits_tokens=engine.stats.prefix_hits_tokens,
+        external_hits_tokens=engine.stats.external_hits_tokens,
         start_time_s=1.0,
     )

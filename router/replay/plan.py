@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from router.sim.pins import PinRules
+from router.sim.tier import Offload
 from router.sim.types import EngineConfig
 
 
@@ -31,9 +33,17 @@ class Plan:
     """Clients belong to so many, in turn."""
     retries: int = 2
     """How often a refused request comes again, after its Retry-After; OpenAI's clients do it twice."""
+    touch: bool = False
+    """Whether Warmroute touches idle sessions, as the setting of this name has it."""
     routers: int = 1
     sync_ms: float = 0.0
     """How old what routers know of each other is."""
+    offload: Offload | None = None
+    """Copies of blocks beside the GPUs."""
+    pins: PinRules | None = None
+    """Sessions whose blocks stay held between turns."""
+    history_tokens: int | None = None
+    """Longer prompts are cut in their middle; None: as they come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from router.replay.contenders import contender_of, shares_cache
 from router.replay.demand import Client, Job, Workload
 from router.replay.fleet import SimulatedFleet, fits, report_of
 from router.replay.plan import Answered, Plan, Result
+from router.replay.shortened import shortened
+from router.replay.touches import attached
 from router.sim.engine import Engine
 from router.sim.types import EngineConfig, Event, Finished, Tokens
 
@@ -31,6 +33,8 @@ NEVER = float("inf")
 Progress = Callable[[float], None]
 """Told the share of the traffic that is over, 0 to 1, now and then."""
 
+Listener = Callable[[Job, Answered], None]
+"""Told of every answered request, warm-up included, in the order in which they end."""
 
 Make = Callable[[Plan, Sequence[Engine]], Contender]
 """Makes what is replayed, in front of the engines."""
@@ -70,9 +74,11 @@ class Run:
         if plan.routers != 1:
             raise ValueError(f"one router can be replayed, not {plan.routers}")
         self.plan, self._progress = plan, progress
+        self.listener: Listener | None = None
         self._engine = engine_of(plan, workload)
         self.fleet = SimulatedFleet(plan, self._engine, shares_cache(plan.policy))
         self.contender = make(replace(plan, engine=self._engine), self.fleet.engines)
+        self._touches = attached(self.contender, self.fleet)
         self.result = Result(plan)
         self._bounds = Bounds(plan.replicas * self._engine.kv_tokens, self._engine.block_tokens)
         self._duration_s, self._warm_up_s = plan.minutes * 60, plan.warm_up_minutes * 60
@@ -84,7 +90,7 @@ class Run:
         self._held: dict[int, Sent] = {}
         self._router_s = 0.0
         self._poll(0.0)
-        for client in workload.clients(plan.seed):
+        for client in shortened(workload.clients(plan.seed), plan.history_tokens, workload.block_tokens):
             self._think(client, client.starts_s, 0.0)
 
     def run(self) -> Result:
@@ -184,6 +190,8 @@ class Run:
         self.fleet.submit(verdict.replica, sent.call.job.simulated, now)
 
     def _take(self, event: Event) -> None:
+        if self._touches is not None and self._touches.take(event):
+            return
         now, sent = event.at_s, self._live[event.request_id]
         if isinstance(event, Finished):
             self._end(sent, event, now)
@@ -196,8 +204,11 @@ class Run:
 
     def _end(self, sent: Sent, finished: Finished, now: float) -> None:
         del self._live[finished.request_id]
+        answered = answered_of(sent, finished)
         if sent.arrived_s >= self._warm_up_s:
-            self.result.answered.append(answered_of(sent, finished))
+            self.result.answered.append(answered)
+        if self.listener is not None:
+            self.listener(sent.call.job, answered)
         self._think(sent.client, now, now)
         self._let_go(lambda: self.contender.ended(sent.call, finished, now), now)
 
@@ -226,6 +237,8 @@ class Run:
             for event in self.fleet.advance(replica, now):
                 self._take(event)
             self.contender.observed(replica, report_of(engine), now)
+        if self._touches is not None:
+            self._touches.look(now)
         if self._progress is not None and self._duration_s:
             self._progress(min(1.0, now / self._duration_s))
         if now < self._duration_s or self.under_way:

@@ -12,23 +12,22 @@ from collections import deque
 from math import ceil
 
 from router.sim.blocks import BlockPool
+from router.sim.kept import Kept
 from router.sim.live import LiveRequest
 from router.sim.types import DoesNotFit, EngineConfig, EngineStats, Event, Finished, SimRequest, Tokens
 
 __all__ = ["DoesNotFit", "Engine", "EngineConfig", "EngineStats", "Event", "Finished", "SimRequest", "Tokens"]
 
-_ROUNDING_STEPS = 1e-6
-"""Slack when the step counter is rounded down to whole tokens; far above float error, far below a token."""
-
 
 class Engine:
     """Submit, advance, abort. Times are monotonic seconds; a `now` before an earlier one counts as the earlier one."""
 
-    def __init__(self, config: EngineConfig, pool: BlockPool | None = None) -> None:
-        """`pool`: a cache that several engines have together; each has its own without it."""
+    def __init__(self, config: EngineConfig, pool: BlockPool | None = None, kept: Kept | None = None) -> None:
+        """`pool`: a cache that several engines have together; each has its own without it. `kept`: made with `pool`."""
         self.config = config
         self.stats = EngineStats()
         self.pool = pool or BlockPool(config.num_blocks)
+        self._kept = kept or Kept(self.pool)
         self._requests: dict[str, LiveRequest] = {}
         self._line: deque[LiveRequest] = deque()
         self._admitted: dict[str, LiveRequest] = {}
@@ -171,12 +170,14 @@ class Engine:
         if not self._line or self._prefilling is not None or len(self._admitted) >= self.config.max_num_seqs:
             return
         live, block_tokens = self._line[0], self.config.block_tokens
+        self._kept.expire(at_s)
         # The last token is always computed, for its logits; and only whole blocks are reused.
         reusable = (live.known_tokens - 1) // block_tokens if self.config.prefix_caching else 0
         hit = self.pool.longest_hit(live.hashes, reusable)
         fresh = -(-live.known_tokens // block_tokens) - len(hit)
-        if fresh + self.pool.idle_among(hit) > self.pool.free_blocks:
-            return
+        while fresh + self.pool.idle_among(hit) > self.pool.free_blocks:
+            if self._admitted or not self._kept.make_room():
+                return
         self._line.popleft()
         self.pool.touch(hit)
         live.blocks = hit + self.pool.allocate(fresh)
@@ -184,29 +185,26 @@ class Engine:
         self._admitted[live.request.request_id] = live
         self._sync(at_s)
         self._prefilling = live
-        self._prefill_left_tokens = live.known_tokens - len(hit) * block_tokens
-        self._note_start(live, len(hit) * block_tokens, at_s)
-
-    def _note_start(self, live: LiveRequest, hit_tokens: int, at_s: float) -> None:
-        if live.cached_tokens >= 0:
-            return
-        live.cached_tokens = hit_tokens
-        self.stats.prefix_queries_tokens += live.prompt_tokens if self.config.prefix_caching else 0
-        self.stats.prefix_hits_tokens += hit_tokens
-        self.stats.queue_s_sum += at_s - live.submitted_s
-        self.stats.started += 1
+        loaded = self._kept.loaded_blocks(live.hashes, len(hit), reusable) * block_tokens
+        cached = len(hit) * block_tokens + loaded
+        # Loading takes its time in the line of prefills.
+        load_tokens = self._kept.load_s(loaded) * self.config.prefill_tokens_per_s
+        self._prefill_left_tokens = live.known_tokens - cached + load_tokens
+        if live.cached_tokens < 0:
+            live.cached_tokens = cached
+            queries = live.prompt_tokens if self.config.prefix_caching else 0
+            self.stats.note_start(queries, cached, loaded, at_s - live.submitted_s)
 
     def _end_prefill(self, at_s: float) -> None:
         self._sync(at_s)
         live, self._prefilling = self._prefilling, None
         assert live is not None
         self._fill(live, live.known_tokens)
+        self._kept.filled(live.hashes, live.filled_blocks)
         self._decoding += 1
         live.joined_at_steps, live.joined_with = self._steps, live.generated + 1
         if not live.told_first:
-            self.stats.prompt_tokens += live.prompt_tokens
-            self.stats.first_tokens += 1
-            self.stats.ttft_s_sum += at_s - live.submitted_s
+            self.stats.note_first(live.prompt_tokens, at_s - live.submitted_s)
         self._take_token(live, min(live.joined_with, live.output_tokens), at_s)
         self._admit(at_s)
 
@@ -231,8 +229,7 @@ class Engine:
 
     def _await_token(self, live: LiveRequest) -> None:
         """Put the next token that needs an event into the heap: told, first of a new block, or last."""
-        opens_block = len(live.blocks) * self.config.block_tokens - live.prompt_tokens + 1
-        generated = min(live.reported + self.config.stream_interval, opens_block, live.output_tokens)
+        generated = live.next_event_at(self.config.stream_interval, self.config.block_tokens)
         steps = live.joined_at_steps + (generated - live.joined_with)
         self._order += 1
         live.order = self._order
@@ -262,8 +259,8 @@ class Engine:
         request, generated = live.request, live.generated
         del self._requests[request.request_id]
         self._withdraw(live, at_s)
-        self.stats.finished[request.finish_reason] = self.stats.finished.get(request.finish_reason, 0) + 1
-        self.stats.e2e_s_sum += at_s - live.submitted_s
+        self._kept.ended(live.hashes, at_s)
+        self.stats.note_end(request.finish_reason, at_s - live.submitted_s)
         self._told.append(
             Finished(request.request_id, at_s, request.finish_reason, live.cached_tokens, live.prompt_tokens, generated)
         )
@@ -279,14 +276,14 @@ class Engine:
             self._catch_up(live)
             self._decoding -= 1
             self._fill(live, live.prompt_tokens + max(0, live.generated - 1))
+        self._kept.filled(live.hashes, live.filled_blocks)
         self.pool.release(live.blocks)
         live.blocks, live.filled_blocks, live.order = [], 0, -1
         del self._admitted[live.request.request_id]
 
     def _catch_up(self, live: LiveRequest) -> None:
-        """Count tokens that came since the last event. The end has an event of its own, so it is never passed here."""
-        steps = int(self._steps - live.joined_at_steps + _ROUNDING_STEPS)
-        generated = max(live.generated, min(live.joined_with + steps, live.output_tokens - 1))
+        """Count tokens that came since the last event."""
+        generated = live.generated_by(self._steps)
         self.stats.generation_tokens += generated - live.generated
         live.generated = generated
 

@@ -11,6 +11,9 @@ _MASK_64 = (1 << 64) - 1
 _SALT_STEP = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio: small salts and the small consecutive ids of a trace do not meet."""
 
+_ROUNDING_STEPS = 1e-6
+"""Slack when the step counter is rounded down to whole tokens; far above float error, far below a token."""
+
 
 class LiveRequest:
     """A request that waits or runs. `generated` tokens are known; KV is computed for all tokens but the last."""
@@ -44,6 +47,16 @@ class LiveRequest:
     def slots_tokens(self) -> int:
         """Tokens whose KV is held at the very end: the last one is never computed."""
         return self.prompt_tokens + max(0, self.output_tokens - 1)
+
+    def generated_by(self, steps: float) -> int:
+        """Return tokens generated when the step counter is at `steps`. The end has an event of its own: it is later."""
+        more = int(steps - self.joined_at_steps + _ROUNDING_STEPS)
+        return max(self.generated, min(self.joined_with + more, self.output_tokens - 1))
+
+    def next_event_at(self, stream_interval: int, block_tokens: int) -> int:
+        """Return the number of the next token that is told, is the first of a new block, or the last."""
+        opens_block = len(self.blocks) * block_tokens - self.prompt_tokens + 1
+        return min(self.reported + stream_interval, opens_block, self.output_tokens)
 
 
 def _hashes_of(request: SimRequest, block_tokens: int) -> Sequence[int]:

@@ -108,6 +108,8 @@ class EngineStats:
 
     prefix_queries_tokens: int = 0
     prefix_hits_tokens: int = 0
+    external_hits_tokens: int = 0
+    """Loaded from a tier beside the GPU."""
     prompt_tokens: int = 0
     generation_tokens: int = 0
     preemptions: int = 0
@@ -122,3 +124,22 @@ class EngineStats:
     first_tokens: int = 0
     e2e_s_sum: float = 0.0
     """Seconds from submit to the end, over all `finished` requests."""
+
+    def note_start(self, queries_tokens: int, cached_tokens: int, loaded_tokens: int, queue_s: float) -> None:
+        """Count the start of a prefill; of the cached tokens, the loaded ones came from a tier."""
+        self.prefix_queries_tokens += queries_tokens
+        self.prefix_hits_tokens += cached_tokens - loaded_tokens
+        self.external_hits_tokens += loaded_tokens
+        self.queue_s_sum += queue_s
+        self.started += 1
+
+    def note_first(self, prompt_tokens: int, ttft_s: float) -> None:
+        """Count a first token."""
+        self.prompt_tokens += prompt_tokens
+        self.first_tokens += 1
+        self.ttft_s_sum += ttft_s
+
+    def note_end(self, reason: str, e2e_s: float) -> None:
+        """Count an answer that ended by itself."""
+        self.finished[reason] = self.finished.get(reason, 0) + 1
+        self.e2e_s_sum += e2e_s
