@@ -26,7 +26,7 @@ class Weights(NamedTuple):
     """Somebody else's waiting."""
     following: float = 5.0
     """Own work, beside itself, where nobody is delayed: the session's next turns come after it."""
-    share: float = 1.5
+    share: float = 6.0
     """A new session's whole prefill on a replica that has had the fleet's mean of recent work."""
     crowded_share: float = 0.5
     """The same, for each request that its prefill would delay."""
