@@ -1,19 +1,37 @@
-"""Drives the chats of `router.sim.workload` over HTTP: a session's next turn comes one think time after the answer."""
+"""Drives sessions over HTTP, as those of `router.sim.workload`: the next turn comes one think time after the answer."""
 
 import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from benchmarks.load import Answer, Pool, post, quantile
-from router.sim.workload import ChatSession, ChatTurn, ChatWorkload
+from router.sim.workload import ChatTurn
 
 UNCOUNTED_SHARE = 0.25  # of the run: the caches are filling
 DRAIN_SIMULATED_S = 300.0
 COUNTER = re.compile(rb"^vllm:prefix_cache_(queries|hits)_total\S* (\S+)", re.MULTILINE)
 GET_METRICS = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+class Session(Protocol):
+    """One client, driven with the answers it gets (None: there was none)."""
+
+    starts_s: float
+
+    def next_turn(self, answer: str | None = None) -> ChatTurn | None: ...
+
+
+class Workload(Protocol):
+    """Who comes when. Times in simulated seconds."""
+
+    @property
+    def duration_s(self) -> float: ...
+
+    def sessions(self) -> Iterable[Session]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +85,7 @@ class Chats:
     """A workload against one router. `run` returns when the last answer is in."""
 
     def __init__(
-        self, port: int, replicas: Sequence[int], workload: ChatWorkload, time_scale: float, session_header: bool
+        self, port: int, replicas: Sequence[int], workload: Workload, time_scale: float, session_header: bool
     ) -> None:
         self.workload, self.time_scale, self.session_header = workload, time_scale, session_header
         self.loop = asyncio.get_running_loop()
@@ -103,7 +121,7 @@ class Chats:
         for pool in (self.pool, *self.replicas):
             pool.close()
 
-    async def converse(self, session: ChatSession) -> None:
+    async def converse(self, session: Session) -> None:
         await self.sleep_until(session.starts_s)
         text: str | None = None
         while (turn := session.next_turn(text)) is not None:
@@ -151,6 +169,7 @@ class Chats:
             "requests": len(counted),
             "errors": len(counted) - len(good) + self.unfinished,
             "hit_ratio": sum(turn.cached_tokens for turn in good) / max(1, prompt_tokens),
+            "ttft_mean_s": sum(ttfts) / len(ttfts) if ttfts else float("nan"),
             "ttft_p50_s": quantile(ttfts, 0.5),
             "ttft_p95_s": quantile(ttfts, 0.95),
             "ttft_p99_s": quantile(ttfts, 0.99),
