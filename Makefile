@@ -104,7 +104,7 @@ bench-route: $(STAMP) ## microseconds a decision
 bench-tokenizer: $(STAMP) ## what a prompt's tokens cost: at first sight, and in the next turn
 	@$(BIN)/python -m benchmarks.tokenizer $(ARGS)
 
-bench-live: $(STAMP) ## chats through each router in front of the same simulated fleet
+bench-live: $(STAMP) ## chats or recorded traffic through each router in front of the same simulated fleet
 	@$(BIN)/python -m benchmarks.live $(ARGS)
 
 bench-returns: $(STAMP) ## how well return times are foretold, on recorded traffic (ARGS="--agents FILE --chats FILE")
@@ -112,6 +112,9 @@ bench-returns: $(STAMP) ## how well return times are foretold, on recorded traff
 
 bench-costs: $(STAMP) ## how well a prefill's seconds are foretold, on a simulated engine
 	@$(BIN)/python -m benchmarks.costs $(ARGS)
+
+bench-policies: $(STAMP) ## what each term of the price is worth, offline (ARGS="--traces DIR --rivals")
+	@$(BIN)/python -m benchmarks.policies $(ARGS)
 
 bench-index: $(STAMP) ## memory of the index
 	@$(BIN)/python -m benchmarks.index $(ARGS)
@@ -133,6 +136,9 @@ docs: $(STAMP) ## build the documentation's site into build/site
 
 docs-serve: $(STAMP) ## show the site on 127.0.0.1:8765 and build it anew at each change
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8765 $(ARGS)
+
+examples: $(STAMP) ## write what the docs' worked examples print anew, after a change of the price
+	@$(BIN)/python -m tests.contract.examples
 
 screenshots: $(STAMP) ## make the pictures of the dashboard anew (needs Chromium)
 	@$(BIN)/python -m tests.browser.screenshots $(ARGS)

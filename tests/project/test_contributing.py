@@ -36,7 +36,7 @@ async def test_the_adapter_of_the_example_follows_its_source(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("heading", "word", "folder"),
-    [("Add a term to the price", "balance_s", "."), ("Add a fault", "FaultKind.", "sim")],
+    [("Add a term to the price", "streams_s", "."), ("Add a fault", "FaultKind.", "sim")],
 )
 def test_it_names_every_file_that_has_such_a_thing(heading: str, word: str, folder: str) -> None:
     text = section(PAGE, heading)
