@@ -8,6 +8,7 @@ from router.core.engine_cache.crediting import blocks_within, held_of
 from router.core.policy import Ask, Policy
 from router.core.price import affinity
 from router.core.replica import Replica
+from router.core.token_size import PRIOR_ANSWER_TOKENS
 from router.core.tokens import TokenScale
 from router.core.types import Decision, Prompt, Reason, ReplicaId, RoutingRequest, Score
 
@@ -35,6 +36,10 @@ class Known(NamedTuple):
     """None of the candidates is fit."""
     drained: bool = False
     """The `lost` one is being drained."""
+    answer_tokens: float = PRIOR_ANSWER_TOKENS
+    """Usual length of an answer of the model."""
+    sample: list[Replica] | None = None
+    """Of a large fleet's candidates those that stand for all of it; None: the candidates are all there are."""
 
 
 def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) -> Decision:
@@ -47,7 +52,10 @@ def choose(known: Known, policy: Policy, request: RoutingRequest, now: float) ->
     history = anchor > 0
     credited = held if hinted is None else _credited_by_hint(held, blocks, anchor, hinted, prompt_tokens)
     follow_up = history or hinted is not None
-    scores = policy(Ask(candidates, prompt_tokens, blocks, credited, follow_up, request, now, reloaded))
+    answer_tokens = known.answer_tokens
+    scores = policy(
+        Ask(candidates, prompt_tokens, blocks, credited, follow_up, request, now, reloaded, answer_tokens, known.sample)
+    )
     best = _index_of(candidates, known.stored_at)
     if best is None:
         best = _cheapest(candidates, scores, request.model)

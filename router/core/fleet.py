@@ -19,6 +19,7 @@ from router.core.price import affinity
 from router.core.replica import Replica
 from router.core.returning import class_of, goes_on_from
 from router.core.returns import Returns
+from router.core.shortlist import Asked, Shortlist
 from router.core.silence import judge
 from router.core.speeds import Speeds
 from router.core.ticket import Settlement, Ticket
@@ -70,6 +71,7 @@ class Fleet:
         self._tie_seed = tie_seed
         self._sequence = 0
         self.index = Index(index_bytes)
+        self._shortlist = Shortlist(self._replicas, tie_seed)
         self.returns = Returns()
         self.sizes: dict[str, TokenSize] = {}
 
@@ -93,7 +95,9 @@ class Fleet:
         """Take a replica in, cold. It is believed to be as fast as the fleet's mean."""
         fresh = Replica(replica_id, self._speeds.prior_tokens_per_s, self.care, self.returns)
         replica = self._replicas.setdefault(replica_id, fresh)
-        self.index.add(replica.mirror)
+        if replica is fresh:
+            self.index.add(replica.mirror)
+            self._shortlist.add(replica)
         if self._tie_seed:
             replica.last_chosen = -1 - xxhash.xxh3_64_intdigest(replica_id.encode(), self._tie_seed)
         self._speeds.spread(self._replicas.values())
@@ -109,6 +113,7 @@ class Fleet:
         replica = self._replicas.pop(replica_id)
         replica.health.remove(now)
         self.index.remove(replica.mirror)
+        self._shortlist.remove(replica)
 
     def size_of(self, model: str) -> TokenSize:
         """Return what is learnt of a model's tokens."""
@@ -147,7 +152,7 @@ class Fleet:
     def route_to(self, replica_id: ReplicaId, request: RoutingRequest, now: float) -> Ticket:
         """Count a request in that goes to one replica, whatever it costs there. KeyError: there is no such replica."""
         replica = self._replicas[replica_id]
-        known = self._known(Candidates([replica]), request)
+        known = self._known(Asked(Candidates([replica]), [replica]), request)
         return self._open(known, choose(known, self.policy, request, now), request, now)
 
     def _open(self, known: Known, decision: Decision, request: RoutingRequest, now: float) -> Ticket:
@@ -182,24 +187,29 @@ class Fleet:
 
     def _recall(self, request: RoutingRequest, now: float, excluded: Collection[ReplicaId]) -> Known:
         stored_at = None if request.stored is None else self.index.homes.get(request.stored)
-        everyone = self._replicas.values()
-        found = candidates(everyone, request.model, now, excluded, self.forward_unknown, stored_at)
-        if not found.replicas:
+        hinted = None if request.session is None else self.index.homes.get(request.session)
+
+        def find(replicas: Collection[Replica]) -> Candidates:
+            return candidates(replicas, request.model, now, excluded, self.forward_unknown, stored_at)
+
+        only_few = self.policy is affinity  # others compare all with each other
+        asked = self._shortlist.ask(find, request, (stored_at, hinted), now, only_few)
+        if not asked.found.replicas:
             raise NoReplicaError
-        return self._known(found, request, stored_at, bool(excluded))
+        return self._known(asked, request, stored_at, bool(excluded))
 
     def _known(
-        self, found: Candidates, request: RoutingRequest, stored_at: ReplicaId | None = None, retry: bool = False
+        self, asked: Asked, request: RoutingRequest, stored_at: ReplicaId | None = None, retry: bool = False
     ) -> Known:
-        replicas = found.replicas
+        replicas = asked.found.replicas
         blocks, scale, lost = [0] * len(replicas), None, None
         prompt = request.prompt
         if prompt is not None:
             blocks = matches(replicas, prompt)
             size, turns = self.size_of(request.model), self.index.turns
             scale = TokenScale(prompt, size, turns, max(blocks), request.tokens)
-            if len(replicas) < len(self._replicas):
-                lost = lost_home(self._replicas.values(), replicas, prompt, scale.anchor, self.index.turns)
+            if len(replicas) < len(asked.replicas):
+                lost = lost_home(asked.replicas, replicas, prompt, scale.anchor, self.index.turns)
         hinted = None
         if request.session is not None and (request.session_is_explicit or not max(blocks)):
             hinted = self.index.homes.get(request.session)
@@ -207,7 +217,10 @@ class Fleet:
             if hinted is not None and not present:
                 hinted, lost = None, hinted
         drained = lost is not None and lost in self and self[lost].health.state is State.DRAINING
-        return Known(replicas, blocks, scale, hinted, lost, stored_at, retry, found.last_resort, drained)
+        answer_tokens, last_resort = self.size_of(request.model).answer_tokens, asked.found.last_resort
+        return Known(
+            replicas, blocks, scale, hinted, lost, stored_at, retry, last_resort, drained, answer_tokens, asked.sample
+        )
 
     def first_byte(self, ticket: Ticket, now: float) -> None:
         """Note the first byte of the answer's body: the prefill is over. Only the first call counts."""

@@ -47,6 +47,8 @@ def _overestimated(ticket: Ticket, cached_tokens: int) -> bool:
 def learn_from_answer(turns: TurnEnds, size: TokenSize, ticket: Ticket, usage: Usage) -> None:
     """Correct bytes per token and the reuse of answers, and remember where this turn ended."""
     prompt = ticket.request.prompt
+    if usage.completion_tokens is not None:
+        size.observe_length(usage.completion_tokens)
     if prompt is None or ticket.scale is None:
         return
     if usage.prompt_tokens is not None and prompt.bytes_per_token is None:

@@ -33,6 +33,10 @@ class Ask(NamedTuple):
     now: float
     reloaded_tokens: list[int]
     """Of `matched_tokens`, those that are in a slower cache than the GPU's."""
+    answer_tokens: float
+    """Expected length of the answer."""
+    sample: list[Replica] | None = None
+    """The candidates that stand for all of a large fleet; None: all candidates do."""
 
     @property
     def key(self) -> int | None:

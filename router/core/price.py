@@ -32,7 +32,7 @@ class Weights(NamedTuple):
     """The same, for each request that its prefill would delay."""
     evicted: float = 8.0
     """Work to be done again for lack of room, where nobody is delayed."""
-    stream: float = 0.0
+    stream: float = 1.0
     """Waiting for the end of an answer, one's own and others'."""
 
 
@@ -44,7 +44,7 @@ class Crowd(NamedTuple):
     rate / (1 - utilisation) (the busy period that begins with it in M/G/1: Kleinrock, Queueing Systems I, 1975, 5.9).
     Each of them waits for as much longer as is added now."""
     mean_work_s: float
-    """Recent work of a replica, mean of the candidates."""
+    """Recent work of a replica, mean of the candidates (in a large fleet, of a sample)."""
 
 
 def priced(weights: Weights) -> Policy:
@@ -68,7 +68,7 @@ def _score(
     if not ask.follow_up:
         balance_s += share_s(weights, crowd, replica, ask)
     evicted_s = replica.tail_chance(now) * own_s * (weights.evicted + weights.delay * crowd.delayed_per_s)
-    streams_s = 0.0
+    streams_s = weights.stream * streams_s_of(replica, ask)
     total_s = queue_s + own_s + balance_s + evicted_s + streams_s
     return Score(replica.replica_id, total_s, queue_s, own_s, balance_s, blocks, matched, evicted_s, streams_s)
 
@@ -78,9 +78,10 @@ affinity = priced(Weights())
 
 def crowd_of(ask: Ask) -> Crowd:
     """Return how crowded the candidates are, by what was sent to them of late."""
-    now, count = ask.now, len(ask.candidates)
+    replicas = ask.sample or ask.candidates
+    now, count = ask.now, len(replicas)
     work_s = requests = 0.0
-    for replica in ask.candidates:
+    for replica in replicas:
         recent = replica.recent
         work_s += recent.work_s(now)
         requests += recent.requests(now)
@@ -98,5 +99,16 @@ def share_s(weights: Weights, crowd: Crowd, replica: Replica, ask: Ask) -> float
     if not work_s:
         return 0.0
     whole_s = replica.prefill.seconds(ask.prompt_tokens)
-    share = work_s / crowd.mean_work_s
+    share = work_s / max(crowd.mean_work_s, work_s / len(ask.candidates))
     return (weights.share + weights.crowded_share * crowd.delayed_per_s) * whole_s * share
+
+
+def streams_s_of(replica: Replica, ask: Ask) -> float:
+    """Return what an answer's decoding takes there: its own steps, and what it adds to those of the others.
+
+    A step has one token of each stream, so all of them wait for what one more makes it longer.
+    """
+    streams, context_tokens = replica.streams, replica.ledger.context_tokens
+    decode = replica.decode
+    longer_s = decode.step_s(streams + 1, context_tokens + ask.prompt_tokens)
+    return ask.answer_tokens * (longer_s + streams * (longer_s - decode.step_s(streams, context_tokens)))

@@ -100,7 +100,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Ends of turns, see `tokens.turn_links`."""
     homes: list[Links]
     """Values are places in `replicas`."""
-    sizes: dict[str, tuple[float, float, float]]
+    sizes: dict[str, tuple[float, float, float, float]]
     """Model -> `TokenSize.learnt`."""
     returns: tuple[float, ...]
     """See `Returns.state`."""
