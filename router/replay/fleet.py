@@ -88,7 +88,7 @@ def tier_of(offload: Offload | None, config: EngineConfig) -> Tier | None:
     """Return an empty tier as it is ordered, in the engines' blocks; None without one."""
     if offload is None:
         return None
-    return Tier(offload.tokens // config.block_tokens, offload.load_tokens_per_s)
+    return Tier(offload.tokens // config.block_tokens, offload.load_tokens_per_s, offload.shared)
 
 
 def fits(request: SimRequest, config: EngineConfig) -> bool:
@@ -98,12 +98,15 @@ def fits(request: SimRequest, config: EngineConfig) -> bool:
 
 
 def report_of(engine: Engine) -> EngineReport:
-    """Return what a reading of an engine's metrics says."""
+    """Return what a reading of an engine's metrics says.
+
+    Its KV tokens are those that it finds again, in host memory, too: a router that follows KV cache events knows them.
+    """
     return EngineReport(
         running=engine.running,
         waiting=engine.waiting,
         kv_usage_ratio=engine.kv_usage_ratio,
-        kv_tokens=engine.config.kv_tokens,
+        kv_tokens=max(engine.config.kv_tokens, engine.kept.own_blocks * engine.config.block_tokens),
         block_tokens=engine.config.block_tokens,
         prefix_queries_tokens=engine.stats.prefix_queries_tokens,
         prefix_hits_tokens=engine.stats.prefix_hits_tokens,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from router.core.types import Prompt
 from router.replay.demand import Client, Job
+from router.replay.prefixes import PrefixCache
 from router.sim.types import SimRequest
 
 KEPT_RATIO = 0.5
@@ -30,39 +31,46 @@ class Cut:
     """Go behind those."""
 
 
-def cut_of(prompt_tokens: int, limit_tokens: int, block_tokens: int) -> Cut | None:
-    """Return the cut that keeps a prompt at `limit_tokens` or less; None where it is not longer.
+def cut_of(prompt_blocks: int, history_blocks: int, limit_tokens: int, block_tokens: int) -> Cut | None:
+    """Return the cut that keeps a prompt at `limit_tokens` or less, as far as it is history; None for none.
 
-    Cuts go in steps of half the limit, so that the turns between two cuts share all that is left. The limit is taken
-    down to a multiple of four blocks, four at least.
+    Cuts go in steps of half the limit, so that the turns between two cuts share all that is left. What is new in a
+    prompt stays. The limit is taken down to a multiple of four blocks, four at least.
     """
     limit = max(4, limit_tokens // block_tokens // 4 * 4)
-    blocks = -(-prompt_tokens // block_tokens)
-    if blocks <= limit:
-        return None
-    step = limit - int(limit * KEPT_RATIO)
-    return Cut(int(limit * HEAD_RATIO), -((limit - blocks) // step) * step)
+    step, head = limit - int(limit * KEPT_RATIO), int(limit * HEAD_RATIO)
+    wanted, possible = -((limit - prompt_blocks) // step), (history_blocks - head) // step
+    steps = min(wanted, possible)
+    return Cut(head, steps * step) if steps > 0 else None
 
 
 def shortened(clients: Sequence[Client], limit_tokens: int | None, block_tokens: int) -> Sequence[Client]:
     """Return clients that keep their prompts at `limit_tokens` or less; None: as they are."""
     if limit_tokens is None:
         return clients
-    return [Shortening(client, limit_tokens, block_tokens) for client in clients]
+    sent = PrefixCache()
+    return [Shortening(client, sent, limit_tokens, block_tokens) for client in clients]
 
 
 class Shortening:
-    """A client whose long prompts are cut."""
+    """A client whose long histories are cut. History is what an earlier prompt, or its answer, began with."""
 
-    def __init__(self, client: Client, limit_tokens: int, block_tokens: int) -> None:
-        self._client, self._limit_tokens, self._block_tokens = client, limit_tokens, block_tokens
+    def __init__(self, client: Client, sent: PrefixCache, limit_tokens: int, block_tokens: int) -> None:
+        """`sent`: what all clients sent, whole."""
+        self._client, self._sent = client, sent
+        self._limit_tokens, self._block_tokens = limit_tokens, block_tokens
         self.starts_s, self.number = client.starts_s, client.number
 
     def next_job(self) -> Job | None:
         """Return the other's next request, cut."""
         job = self._client.next_job()
-        cut = job and cut_of(job.prompt_tokens, self._limit_tokens, self._block_tokens)
-        return cut_job(job, cut, self._block_tokens) if job and cut else job
+        if job is None:
+            return None
+        hashes, prompt_blocks = job.simulated.block_hashes or (), -(-job.prompt_tokens // self._block_tokens)
+        history_blocks = self._sent.match(hashes[:prompt_blocks])
+        self._sent.use(hashes)
+        cut = cut_of(prompt_blocks, history_blocks, self._limit_tokens, self._block_tokens)
+        return cut_job(job, cut, self._block_tokens) if cut else job
 
 
 def cut_job(job: Job, cut: Cut, block_tokens: int) -> Job:

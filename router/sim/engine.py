@@ -27,7 +27,7 @@ class Engine:
         self.config = config
         self.stats = EngineStats()
         self.pool = pool or BlockPool(config.num_blocks)
-        self._kept = kept or Kept(self.pool)
+        self.kept = kept or Kept(self.pool)
         self._requests: dict[str, LiveRequest] = {}
         self._line: deque[LiveRequest] = deque()
         self._admitted: dict[str, LiveRequest] = {}
@@ -170,13 +170,13 @@ class Engine:
         if not self._line or self._prefilling is not None or len(self._admitted) >= self.config.max_num_seqs:
             return
         live, block_tokens = self._line[0], self.config.block_tokens
-        self._kept.expire(at_s)
+        self.kept.expire(at_s)
         # The last token is always computed, for its logits; and only whole blocks are reused.
         reusable = (live.known_tokens - 1) // block_tokens if self.config.prefix_caching else 0
         hit = self.pool.longest_hit(live.hashes, reusable)
         fresh = -(-live.known_tokens // block_tokens) - len(hit)
         while fresh + self.pool.idle_among(hit) > self.pool.free_blocks:
-            if self._admitted or not self._kept.make_room():
+            if self._admitted or not self.kept.make_room():
                 return
         self._line.popleft()
         self.pool.touch(hit)
@@ -185,10 +185,10 @@ class Engine:
         self._admitted[live.request.request_id] = live
         self._sync(at_s)
         self._prefilling = live
-        loaded = self._kept.loaded_blocks(live.hashes, len(hit), reusable) * block_tokens
+        loaded = self.kept.loaded_blocks(live.hashes, len(hit), reusable) * block_tokens
         cached = len(hit) * block_tokens + loaded
         # Loading takes its time in the line of prefills.
-        load_tokens = self._kept.load_s(loaded) * self.config.prefill_tokens_per_s
+        load_tokens = self.kept.load_s(loaded) * self.config.prefill_tokens_per_s
         self._prefill_left_tokens = live.known_tokens - cached + load_tokens
         if live.cached_tokens < 0:
             live.cached_tokens = cached
@@ -200,7 +200,7 @@ class Engine:
         live, self._prefilling = self._prefilling, None
         assert live is not None
         self._fill(live, live.known_tokens)
-        self._kept.filled(live.hashes, live.filled_blocks)
+        self.kept.filled(live.hashes, live.filled_blocks)
         self._decoding += 1
         live.joined_at_steps, live.joined_with = self._steps, live.generated + 1
         if not live.told_first:
@@ -259,7 +259,7 @@ class Engine:
         request, generated = live.request, live.generated
         del self._requests[request.request_id]
         self._withdraw(live, at_s)
-        self._kept.ended(live.hashes, at_s)
+        self.kept.ended(live.hashes, at_s)
         self.stats.note_end(request.finish_reason, at_s - live.submitted_s)
         self._told.append(
             Finished(request.request_id, at_s, request.finish_reason, live.cached_tokens, live.prompt_tokens, generated)
@@ -276,7 +276,7 @@ class Engine:
             self._catch_up(live)
             self._decoding -= 1
             self._fill(live, live.prompt_tokens + max(0, live.generated - 1))
-        self._kept.filled(live.hashes, live.filled_blocks)
+        self.kept.filled(live.hashes, live.filled_blocks)
         self.pool.release(live.blocks)
         live.blocks, live.filled_blocks, live.order = [], 0, -1
         del self._admitted[live.request.request_id]

@@ -18,6 +18,11 @@ class Kept:
         self._tier = tier
         self._pins = Pins(pool, rules) if rules else None
 
+    @property
+    def own_blocks(self) -> int:
+        """Blocks that a tier of this engine alone holds at most."""
+        return 0 if self._tier is None or self._tier.shared else self._tier.capacity_blocks
+
     def expire(self, now: float) -> None:
         """Time has passed."""
         if self._pins is not None:

@@ -27,11 +27,12 @@ class Tier:
     Writing takes no time: it goes on beside the computing.
     """
 
-    __slots__ = ("_held", "capacity_blocks", "load_tokens_per_s")
+    __slots__ = ("_held", "capacity_blocks", "load_tokens_per_s", "shared")
 
-    def __init__(self, capacity_blocks: int, load_tokens_per_s: float) -> None:
+    def __init__(self, capacity_blocks: int, load_tokens_per_s: float, shared: bool = False) -> None:
         self.capacity_blocks = capacity_blocks
         self.load_tokens_per_s = load_tokens_per_s
+        self.shared = shared
         self._held: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:

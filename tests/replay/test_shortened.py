@@ -16,21 +16,25 @@ from tests.replay.worlds import BLOCK_TOKENS, asked, plan, trace
 
 def test_cuts_go_in_steps_of_half_the_limit() -> None:
     """Limit 80 tokens, 8 blocks: 2 at the beginning stay; 4 go at the 9th block, 4 more at the 13th."""
-    cuts = [cut_of(blocks * 10, 80, 10) for blocks in (8, 9, 12, 13)]
+    cuts = [cut_of(blocks, blocks - 1, 80, 10) for blocks in (8, 9, 12, 13)]
     assert cuts == [None, Cut(2, 4), Cut(2, 4), Cut(2, 8)]
-    assert cut_of(81, 80, 10) == Cut(2, 4), "a block that is not full counts"
 
 
-@given(st.integers(1, 5_000), st.integers(1, 900), st.sampled_from([1, 10, 16]))
-def test_what_is_left_is_within_the_limit_and_above_half_of_it(prompt: int, limit: int, block: int) -> None:
-    cut = cut_of(prompt, limit, block)
+def test_what_is_new_is_not_cut() -> None:
+    """Of 40 blocks 5, 6, 9 and 10 are history, of which 2 stay: room for no step of 4, one, one, two."""
+    assert [cut_of(40, history, 80, 10) for history in (0, 5, 6, 9, 10)] == [
+        None, None, Cut(2, 4), Cut(2, 4), Cut(2, 8)
+    ]  # fmt: skip
+
+
+@given(st.integers(1, 900), st.integers(0, 900), st.integers(1, 900), st.sampled_from([1, 10, 16]))
+def test_what_is_left_is_within_the_limit_or_new(blocks: int, history: int, limit: int, block: int) -> None:
+    cut = cut_of(blocks, min(history, blocks), limit, block)
     limit_blocks = max(4, limit // block // 4 * 4)
-    if cut is None:
-        assert -(-prompt // block) <= limit_blocks
-    else:
-        left = -(-prompt // block) - cut.dropped_blocks
-        assert limit_blocks // 2 < left <= limit_blocks
-        assert cut.head_blocks < left
+    head, dropped = (cut.head_blocks, cut.dropped_blocks) if cut else (limit_blocks // 4, 0)
+    left_history = min(history, blocks) - head - dropped
+    assert blocks - dropped <= limit_blocks or left_history < limit_blocks // 2
+    assert dropped == 0 or (blocks - dropped > limit_blocks // 2 and left_history >= 0)
 
 
 def test_hashes_before_the_cut_stay_and_those_behind_are_others() -> None:
@@ -66,7 +70,7 @@ def test_short_prompts_stay_as_they_are(limit: int | None) -> None:
 
 
 def test_turns_between_two_cuts_hit_what_is_left() -> None:
-    """Turns of 8, 9, 11 and 13 blocks at a limit of 8.
+    """Turns of 7, 9, 11 and 13 blocks, the last of them not full, at a limit of 8.
 
     The second is cut: its 2 first blocks hit. The third is cut alike: all that the second had hits, 5 blocks.
     The fourth is cut anew.
@@ -75,3 +79,8 @@ def test_turns_between_two_cuts_hit_what_is_left() -> None:
     result = run(plan("rr", replicas=1, history_tokens=80), trace(*turns))
     assert [one.prompt_tokens for one in result.answered] == [71, 51, 71, 51]
     assert [one.cached_tokens for one in result.answered] == [0, 20, 50, 20]
+
+
+def test_a_first_prompt_stays_whole_however_long() -> None:
+    result = run(plan("rr", replicas=1, history_tokens=80), trace(asked(0.0, range(60)), asked(90.0, range(100, 130))))
+    assert [one.prompt_tokens for one in result.answered] == [605, 305]

@@ -22,7 +22,7 @@ def engine_with(tier: Tier) -> Engine:
 
 
 def test_what_the_gpu_evicted_is_loaded_and_not_computed():
-    """9 blocks of b leave 1 of a's 4. a again: 1 from the GPU, 3 loaded at 400/s (0.12 s), 1 token computed (0.01 s)."""
+    """9 blocks of b leave 1 of a's 4. a again: 1 from the GPU, 3 loaded at 400/s: 0.12 s, 1 token computed: 0.01 s."""
     engine = engine_with(Tier(100, load_tokens_per_s=400.0))
     assert run(engine, ask("a", ids(0, 64))).cached_tokens == 0
     begins_s = run(engine, ask("b", ids(1_000, 144))).at_s
@@ -44,7 +44,7 @@ def test_loading_pays_where_it_is_faster_than_computing(load_tokens_per_s: float
 
 
 def test_a_tier_as_small_as_the_gpus_cache_holds_nothing_more():
-    """Copies are made when blocks are filled: 10 of them, as in the GPU, lose the first of the oldest in the same way."""
+    """Copies are made when blocks are filled: 10 of them, as in the GPU, lose the oldest in the same way."""
     engine = engine_with(Tier(10, load_tokens_per_s=1e9))
     run(engine, ask("a", ids(0, 64)))
     run(engine, ask("b", ids(1_000, 144)))
