@@ -7,8 +7,9 @@ blocks, which makes the match of a prompt a binary search.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from router.core.leases import ANSWER_BITS, Lease, Release, released
 from router.core.types import Prompt
@@ -90,6 +91,14 @@ class Mirror:
             else:
                 high = middle - 1
         return low
+
+    def used_since(self, hashes: Sequence[int], stamp: int) -> int:
+        """Return how many leading blocks are held, or were used after `stamp` (ms): those that others share.
+
+        Who uses a block uses its parents, so it is a binary search.
+        """
+        held, idle = self._held, self._idle
+        return bisect_left(hashes, True, key=lambda block: block not in held and idle.get(block, -1) <= stamp)
 
     def holds(self, block: int) -> bool:
         """Tell whether a block is resident."""

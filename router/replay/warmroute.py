@@ -13,6 +13,7 @@ from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, Rout
 from router.core.waiting import Waiting
 from router.replay.contender import Call, Hold, Late, Refuse, Send
 from router.replay.plan import Plan
+from router.replay.touches import Touches
 from router.sim.types import Finished
 
 INDEX_BYTES = 1 << 30
@@ -58,6 +59,7 @@ class Warmroute:
         """By the number of what waits."""
         for name in self._names:
             self.fleet.add(name)
+        self.touches = Touches(self.fleet, INDEX_BYTES) if plan.touch else None
 
     def arrived(self, call: Call, now: float) -> Send | Hold | Refuse:
         """Route it, or let it wait."""
@@ -66,7 +68,7 @@ class Warmroute:
         except QueueFullError as error:
             return Refuse(error.wait_s)
         if isinstance(found, Ticket):
-            return self._sent(call, found)
+            return self._sent(call, found, now)
         self._held[found.number] = call
         return Hold(self.admission.predicted_wait_s(found, now))
 
@@ -74,13 +76,16 @@ class Warmroute:
         """Its prefill is over, so its replica may have room."""
         ticket = self._tickets[call.number]
         self.fleet.first_byte(ticket, now)
-        return self._let_go(self.admission.released(ticket.replica.replica_id, now))
+        return self._let_go(self.admission.released(ticket.replica.replica_id, now), now)
 
     def ended(self, call: Call, finished: Finished, now: float) -> list[Late]:
         """Settle it; its replica may have room."""
         ticket = self._tickets.pop(call.number)
-        self.fleet.settle(ticket, outcome_of(finished), now)
-        return self._let_go(self.admission.released(ticket.replica.replica_id, now))
+        outcome = outcome_of(finished)
+        settlement = self.fleet.settle(ticket, outcome, now)
+        if self.touches is not None:
+            self.touches.touching.settled(ticket, settlement, outcome.usage, now)
+        return self._let_go(self.admission.released(ticket.replica.replica_id, now), now)
 
     def observed(self, replica: int, report: EngineReport, now: float) -> None:
         """Take in an engine's gauges."""
@@ -88,8 +93,8 @@ class Warmroute:
 
     def tick(self, now: float) -> list[Late]:
         """Look at the queue as the live router does."""
-        late = self._let_go(self.admission.tick(now))
-        late += self._let_go(self.admission.reconsider(now))
+        late = self._let_go(self.admission.tick(now), now)
+        late += self._let_go(self.admission.reconsider(now), now)
         for waiting in self.admission.overdue(now):
             wait_s = self.admission.predicted_wait_s(waiting, now)
             self.admission.leave(waiting)
@@ -98,18 +103,21 @@ class Warmroute:
 
     @property
     def figures(self) -> Mapping[str, float]:
-        """How many decisions were taken."""
-        return {"decisions": self.fleet.decisions}
+        """How many decisions were taken, and what became of touches."""
+        touches = {} if self.touches is None else self.touches.figures
+        return {"decisions": self.fleet.decisions, **touches}
 
-    def _let_go(self, sent: Iterable[tuple[Waiting, Ticket]]) -> list[Late]:
+    def _let_go(self, sent: Iterable[tuple[Waiting, Ticket]], now: float) -> list[Late]:
         late: list[Late] = []
         for waiting, ticket in sent:
             call = self._held.pop(waiting.number)
-            late.append((call, self._sent(call, ticket)))
+            late.append((call, self._sent(call, ticket, now)))
         return late
 
-    def _sent(self, call: Call, ticket: Ticket) -> Send:
+    def _sent(self, call: Call, ticket: Ticket, now: float) -> Send:
         self._tickets[call.number] = ticket
+        if self.touches is not None:
+            self.touches.touching.sent(ticket, call.job, call.job.request.body_bytes, now)
         decision = ticket.decision
         return Send(self._numbers[decision.replica], decision.reason, decision.matched_tokens)
 
