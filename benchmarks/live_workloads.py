@@ -1,7 +1,7 @@
 """The workloads of live.py: generated chats, and recorded requests whose text is made up.
 
-A recorded prompt is one message for each of its blocks. The text of a block is made from the block's identity, so two
-prompts begin with the same text exactly as far as the trace says that they are equal.
+The text of a recorded block is made from the block's identity, so two prompts begin with the same text exactly as far
+as the trace says that they are equal. Messages end at every so many blocks, as many as make a usual message.
 """
 
 import argparse
@@ -20,7 +20,9 @@ from router.sim.workload import ChatTurn, ChatWorkload
 
 EXCERPT = Path(__file__).with_name("data") / "mooncake_conversation_15_minutes.jsonl.gz"
 SEED_STEP_S = 300.0  # as in replay: each seed begins so much later in the trace
-NAME_TOKENS = 3  # 24 letters and digits, eight a token
+MESSAGE_TOKENS = 1_024  # an agent's prompt of 120,000 tokens has a hundred messages, not a thousand
+NAME_TOKENS = 3  # a space, and 24 letters and digits, eight a token
+START_TOKENS, END_TOKENS = MESSAGE_MARKER_TOKENS - 1, 1
 LEAST_TOKENS = MESSAGE_MARKER_TOKENS + NAME_TOKENS
 
 
@@ -29,25 +31,43 @@ def read(path: Path) -> Trace:
     return open_trace(path)
 
 
-def message(name: str, tokens: int) -> dict[str, str]:
-    """A message of `tokens` tokens, its markers included; `name` is 24 letters and digits. Errors: too few tokens."""
-    if tokens < LEAST_TOKENS:
-        raise ValueError(f"a block of {tokens} tokens cannot hold its name: {LEAST_TOKENS} at least")
-    return {"role": "user", "content": name + " x" * (tokens - LEAST_TOKENS)}
+def text(name: str, tokens: int) -> str:
+    """Text of `tokens` tokens, 3 at least; `name` is 24 letters and digits."""
+    return f" {name}" + " x" * (tokens - NAME_TOKENS)
 
 
 def messages_of(recorded: TraceRequest, salt: int, serial: int) -> list[dict[str, str]]:
     """Text for a recorded prompt, as long as it was to within eight tokens. Equal blocks of an equal `salt` are equal.
 
     What is behind the last full block is `serial`'s alone: no engine can have it from another request.
+
+    Raises:
+        ValueError: a block is too small to hold its name.
     """
     size = recorded.block_tokens
+    if size < LEAST_TOKENS:
+        raise ValueError(f"a block of {size} tokens cannot hold its name: {LEAST_TOKENS} at least")
     blocks = recorded.block_hashes[: recorded.prompt_tokens // size]
-    messages = [message(f"{salt:08x}{block:016x}", size) for block in blocks]
-    rest_tokens = recorded.prompt_tokens - size * len(blocks) - GENERATION_PROMPT_TOKENS
-    if rest_tokens > 0 or not blocks:
-        messages.append(message(f"{salt:08x}r{serial:015x}", max(LEAST_TOKENS, rest_tokens)))
-    return messages
+    grouped = max(1, MESSAGE_TOKENS // size)
+    names = [f"{salt:08x}{block:016x}" for block in blocks]
+    texts = [block_text(names[at : at + grouped], size, grouped) for at in range(0, len(names), grouped)]
+    rest_tokens = recorded.prompt_tokens - size * len(blocks) - GENERATION_PROMPT_TOKENS - END_TOKENS
+    open_ended = len(blocks) % grouped != 0
+    if not open_ended:
+        rest_tokens -= START_TOKENS
+    if rest_tokens > -MESSAGE_MARKER_TOKENS or not blocks:
+        rest = text(f"{salt:08x}r{serial:015x}", max(NAME_TOKENS, rest_tokens))
+        texts[-1:] = [texts[-1] + rest] if open_ended else [*texts[-1:], rest]
+    return [{"role": "user", "content": one} for one in texts]
+
+
+def block_text(names: Sequence[str], size: int, grouped: int) -> str:
+    """Text of the blocks of one message. They hold its start, and its end, too, when there are as many as can be."""
+    tokens = [size] * len(names)
+    tokens[0] -= START_TOKENS
+    if len(names) == grouped:
+        tokens[-1] -= END_TOKENS
+    return "".join(map(text, names, tokens))
 
 
 class Client:

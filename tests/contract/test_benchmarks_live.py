@@ -26,11 +26,11 @@ SIZE = 16
 TINY_FLEET = ("--replicas", "2", "--routers", "warmroute", "--time-scale", "8")
 
 blocks = st.lists(st.integers(0, (1 << 63) - 1), max_size=6)
+sizes = st.sampled_from([16, 512, 2_048])  # 64 blocks a message, two, one
 
 
-def recorded(hashes: Sequence[int], rest_tokens: int = 0, arrives_s: float = 0.0) -> TraceRequest:
-    tokens = SIZE * len(hashes) + rest_tokens
-    return TraceRequest("", arrives_s, None, tokens, 5, "stop", SIZE, runs_of(hashes))
+def recorded(hashes: Sequence[int], rest_tokens: int = 0, size: int = SIZE) -> TraceRequest:
+    return TraceRequest("", 0.0, None, size * len(hashes) + rest_tokens, 5, "stop", size, runs_of(hashes))
 
 
 def ids_of(request: TraceRequest, salt: int = 0, serial: int = 0) -> array[int]:
@@ -47,32 +47,40 @@ def options(**more: object) -> argparse.Namespace:
     return argparse.Namespace(**{**plain, "conversation": EXCERPT, "coding": None, **more})
 
 
-@given(blocks, st.integers(8, SIZE - 1))
-def test_a_prompt_has_the_recorded_tokens(hashes: list[int], rest_tokens: int) -> None:
-    assert len(ids_of(recorded(hashes, rest_tokens))) == SIZE * len(hashes) + rest_tokens
+@given(blocks, st.integers(8, SIZE - 1), sizes)
+def test_a_prompt_has_the_recorded_tokens(hashes: list[int], rest_tokens: int, size: int) -> None:
+    assert len(ids_of(recorded(hashes, rest_tokens, size))) == size * len(hashes) + rest_tokens
 
 
-def test_a_short_rest_is_at_most_eight_tokens_off() -> None:
-    off = [len(ids_of(recorded([7, 8], rest))) - (2 * SIZE + rest) for rest in range(SIZE)]
+@pytest.mark.parametrize(
+    ("hashes", "off"),
+    [
+        ([], [8, 7, 6, 5, 4, 3, 2, 1, 0]),  # the shortest text has three tokens, three of markers, two of the answer's
+        ([1], [3, 5, 4, 3, 2, 1, 0, 0, 0]),  # it goes on in the block's message, or is left out
+        ([1, 2], [2, 1, 0, 5, 4, 3, 2, 1, 0]),  # a message of its own, or left out
+    ],
+)
+def test_a_short_rest_is_at_most_eight_tokens_off(hashes: list[int], off: list[int]) -> None:
+    size = 512
+    requests = [recorded(hashes, rest, size) for rest in range(9)]
 
-    assert off[:9] == [2, 1, 0, 5, 4, 3, 2, 1, 0]
-    assert set(off[9:]) == {0}
+    assert [len(ids_of(request)) - request.prompt_tokens for request in requests] == off
 
 
-@given(blocks, blocks, blocks)
-def test_text_is_equal_as_far_as_the_trace_says(shared: list[int], one: list[int], other: list[int]) -> None:
-    first, second = recorded([*shared, *one], 9), recorded([*shared, *other], 9)
+@given(blocks, blocks, blocks, sizes)
+def test_text_is_equal_as_far_as_the_trace_says(shared: list[int], one: list[int], other: list[int], size: int) -> None:
+    first, second = recorded([*shared, *one], 9, size), recorded([*shared, *other], 9, size)
     equal = len(commonprefix([first.block_hashes, second.block_hashes]))
 
-    assert same(ids_of(first, serial=1), ids_of(second, serial=2)) // SIZE == equal
+    assert same(ids_of(first, serial=1), ids_of(second, serial=2)) // size == equal
 
 
-@given(blocks)
-def test_what_follows_the_last_full_block_is_nobody_elses(hashes: list[int]) -> None:
-    request = recorded(hashes, 9)
+@given(blocks, sizes)
+def test_what_follows_the_last_full_block_is_nobody_elses(hashes: list[int], size: int) -> None:
+    request = recorded(hashes, 9, size)
 
     assert ids_of(request, serial=1) == ids_of(request, serial=1)
-    assert same(ids_of(request, serial=1), ids_of(request, serial=2)) < SIZE * len(hashes) + 9
+    assert same(ids_of(request, serial=1), ids_of(request, serial=2)) < size * len(hashes) + 9
 
 
 def test_clients_of_different_salt_share_nothing() -> None:
@@ -84,7 +92,12 @@ def test_clients_of_different_salt_share_nothing() -> None:
 def test_blocks_that_the_answer_filled_are_no_part_of_the_prompt() -> None:
     request = TraceRequest("", 0.0, None, 2 * SIZE, 5, "stop", SIZE, runs_of([1, 2, 3]))
 
-    assert len(messages_of(request, 0, 0)) == 2
+    assert ids_of(request)[:-2] == ids_of(recorded([1, 2]))[:-2]
+    assert len(ids_of(request)) < 3 * SIZE
+
+
+def test_a_message_holds_a_thousand_tokens_of_blocks() -> None:
+    assert [len(messages_of(recorded(range(64 * n)), 0, 0)) for n in (1, 2, 3)] == [1, 2, 3]
 
 
 def test_a_block_that_is_too_small_for_its_name_is_refused() -> None:
