@@ -47,14 +47,16 @@ def candidates(
 
 
 def _fit(everyone: Collection[Replica], model: str, now: float, excluded: Collection[ReplicaId]) -> list[Replica]:
-    return [
-        replica
-        for replica in everyone
-        if (replica.health.up or replica.health.available(now))
+    return [replica for replica in everyone if fit(replica, model, now) and replica.replica_id not in excluded]
+
+
+def fit(replica: Replica, model: str, now: float) -> bool:
+    """Tell whether a replica may be sent requests for a model."""
+    return (
+        (replica.health.up or replica.health.available(now))
         and not replica.report.asleep
         and (not replica.models or model in replica.models or not model)
-        and replica.replica_id not in excluded
-    ]
+    )
 
 
 def _least_unfit(allowed: list[Replica]) -> Candidates:

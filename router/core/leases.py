@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -68,3 +69,11 @@ def released(lease: Lease, stamp: int, blocks: int, kind: int = 0) -> Release:
         hashes, ends = hashes[:blocks], ends[:blocks]
     answer = lease.hashes[-1] ^ ANSWER_BITS
     return Release(stamp, answer, array("Q", hashes).tobytes(), array("Q", ends).tobytes(), 0, kind)
+
+
+class Watch(Protocol):
+    """Is told which prompt blocks become resident, and which are no more."""
+
+    def came(self, blocks: Iterable[int]) -> None: ...
+
+    def went(self, blocks: Iterable[int]) -> None: ...

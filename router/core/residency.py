@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from router.core.leases import ANSWER_BITS, Lease, Release, released
+from router.core.leases import ANSWER_BITS, Lease, Release, Watch, released
 from router.core.types import Prompt
 
 ENTRY_BYTES = 220
@@ -45,6 +45,7 @@ class Mirror:
         "epoch",
         "held_bytes",
         "idle_bytes",
+        "watch",
     )
 
     def __init__(self) -> None:
@@ -58,6 +59,7 @@ class Mirror:
         self._releases: deque[Release] = deque()
         self._released_blocks = 0
         self._last_stamp = -1
+        self.watch: Watch | None = None
         self.held_bytes = 0
         self.idle_bytes = 0
         self.capacity_bytes: float = float("inf")
@@ -91,6 +93,10 @@ class Mirror:
             else:
                 high = middle - 1
         return low
+
+    def blocks(self) -> list[int]:
+        """Return all resident prompt blocks."""
+        return [*self._held, *(block for block in self._idle if block not in self._answers)]
 
     def used_since(self, hashes: Sequence[int], stamp: int) -> int:
         """Return how many leading blocks are held, or were used after `stamp` (ms): those that others share.
@@ -132,6 +138,8 @@ class Mirror:
         fresh = hashes[matched:]
         held.update(dict.fromkeys(fresh, 1))
         self._unsure.update(fresh)
+        if self.watch is not None:
+            self.watch.came(fresh)
         self.held_bytes += ends[-1] - start
         lease = Lease(hashes, ends, matched, stamp, self.epoch)
         self._leases[id(lease)] = lease
@@ -192,6 +200,8 @@ class Mirror:
                     self.idle_bytes += end - start
                 else:
                     self._unsure.discard(block)
+                    if self.watch is not None:
+                        self.watch.went((block,))
             start = end
 
     def _keep_answer(self, key: int, stamp: int, answer_bytes: int) -> None:
@@ -227,15 +237,18 @@ class Mirror:
         aim_bytes, aim_blocks = self.idle_bytes - excess_bytes, len(idle) - most_blocks
         if idle.get(release.answer) == stamp:
             self._drop_answer(release.answer)
-        left = len(hashes)
+        left, gone = len(hashes), list[int]()
         while left:
             block = hashes[left - 1]
             if idle.get(block) == stamp:
                 if self.idle_bytes <= aim_bytes or len(idle) <= aim_blocks:
                     break
                 del idle[block]
+                gone.append(block)
                 self.idle_bytes -= ends[left - 1] - (ends[left - 2] if left > 1 else release.start_bytes)
             left -= 1
+        if self.watch is not None:
+            self.watch.went(gone)
         self._released_blocks -= len(hashes) - left
         if left:
             release.keep(0, left)
@@ -315,10 +328,14 @@ class Mirror:
         for key, stamp, answer_bytes in answers:
             self._keep_answer(key, stamp, answer_bytes)
         self._sort_out_releases()
+        if self.watch is not None:
+            self.watch.came(self.blocks())
         self.idle_bytes += sum(release.size_bytes for release in self._releases)
 
     def clear(self) -> None:
         """Forget everything: the replica restarted with an empty cache."""
+        if self.watch is not None:
+            self.watch.went(self.blocks())
         self._held, self._idle, self._answers, self._leases = {}, {}, {}, {}
         self._unsure.clear()
         self._releases.clear()
