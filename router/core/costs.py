@@ -200,14 +200,33 @@ class DecodeCost:
         step, per_batch, per_context = self._fit.coefficients
         return max(LEAST_TOKEN_S, step + per_batch * batch / BATCH_SEQUENCES + per_context * context / CONTEXT_TOKENS)
 
+    @classmethod
+    def mean(cls, costs: Iterable[tuple[DecodeCost, float]]) -> DecodeCost:
+        """Return the mean of a fleet's costs, each given with the replica's weight; of none, what is believed of all."""
+        mean, rows = cls(), [[c * weight for c in cost._fit.coefficients] for cost, weight in costs]
+        if rows:
+            mean._fit.assume([sum(column) / len(rows) for column in zip(*rows, strict=True)])
+        return mean
+
+    def crowding_s(self, batch: float, context: float, joining_tokens: float) -> float:
+        """Return what one more sequence costs for each of its tokens: it is slower for the others, and they for it.
+
+        A step has one token of each, so all wait for what each makes it longer. What a step takes by itself is left
+        out: it is the same whoever else is there.
+        """
+        _, per_batch, per_context = self._fit.coefficients
+        others_s = per_batch * batch / BATCH_SEQUENCES + per_context * context / CONTEXT_TOKENS
+        added_s = per_batch / BATCH_SEQUENCES + per_context * joining_tokens / CONTEXT_TOKENS
+        return others_s + batch * added_s
+
     def observe(self, batch: float, context: float, seconds_per_token: float) -> None:
         """Learn from one answer: the mean batch and context while it was generated, and its seconds per token."""
         if _sane(batch, context, 0.0, seconds_per_token):
             self._fit.observe((1.0, batch / BATCH_SEQUENCES, context / CONTEXT_TOKENS), seconds_per_token, STEP_FLOOR_S)
 
-    def assume(self, other: DecodeCost) -> None:
-        """Believe in another's costs until this one's are measured."""
-        self._fit.assume(other._fit.coefficients)
+    def assume(self, other: DecodeCost, weight_ratio: float = 1.0) -> None:
+        """Believe in another's costs, at `weight_ratio` (above 0) times its speed, until this one's are measured."""
+        self._fit.assume([c / weight_ratio for c in other._fit.coefficients])
 
     @property
     def state(self) -> tuple[float, ...]:

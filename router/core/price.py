@@ -104,11 +104,8 @@ def share_s(weights: Weights, crowd: Crowd, replica: Replica, ask: Ask) -> float
 
 
 def streams_s_of(replica: Replica, ask: Ask) -> float:
-    """Return what an answer's decoding takes there: its own steps, and what it adds to those of the others.
-
-    A step has one token of each stream, so all of them wait for what one more makes it longer.
-    """
-    streams, context_tokens = replica.streams, replica.ledger.context_tokens
-    decode = replica.decode
-    longer_s = decode.step_s(streams + 1, context_tokens + ask.prompt_tokens)
-    return ask.answer_tokens * (longer_s + streams * (longer_s - decode.step_s(streams, context_tokens)))
+    """Return what waits for an answer's decoding: its own tokens for the other streams, and theirs for it."""
+    streams = replica.streams
+    if not streams:
+        return 0.0
+    return ask.answer_tokens * replica.decode.crowding_s(streams, replica.ledger.context_tokens, ask.prompt_tokens)

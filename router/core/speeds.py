@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from router.core.batch import Mark
-from router.core.costs import PrefillCost
+from router.core.costs import DecodeCost, PrefillCost
 from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Usage
 
 LONGEST_KEEP_RATIO = 0.99
 """Share of the longest answer that is kept at each new one: about the last 100 speak."""
+
+SPREAD_SHARE = 1 / 8
+"""Answers, as a share of the replicas, after which those that were not timed are believed to be as fast as the others
+are by now: looking at all replicas at every answer is what it costs, and a mean of many changes slowly."""
 
 MIN_DECODED_TOKENS = 16
 """Answers shorter than this say more of the network than of a decode step."""
@@ -25,6 +29,7 @@ class Speeds:
         self.longest_answer_s: float | None = None
         """What an answer in one piece took of late at the most; None while there was none."""
         self._all_timed = True
+        self._unspread = 0
 
     def spread(self, replicas: Collection[Replica]) -> None:
         """Believe replicas that were not timed yet to be as fast as the mean of those that were.
@@ -33,10 +38,14 @@ class Speeds:
         """
         timed = [(replica.prefill, replica.weight) for replica in replicas if replica.prefill.measured]
         mean = PrefillCost.mean(timed) if timed else PrefillCost(self.prior_tokens_per_s)
+        decoding = [(replica.decode, replica.weight) for replica in replicas if replica.decode.measured]
+        step = DecodeCost.mean(decoding)
         self._all_timed = len(timed) == len(replicas)
         for replica in replicas:
             if not replica.prefill.measured:
                 replica.prefill.assume(mean, replica.weight)
+            if not replica.decode.measured:
+                replica.decode.assume(step, replica.weight)
 
     def begun(self, ticket: Ticket, now: float) -> None:
         """Note the first byte of an answer: how long its prefill took, and who decodes beside it from now on."""
@@ -58,7 +67,9 @@ class Speeds:
                 cached = min(usage.cached_tokens, usage.prompt_tokens)
                 uncached = usage.prompt_tokens - cached
             replica.prefill.observe(uncached, cached, ticket.prefill_s, min(work.reloaded, cached))
-            if not self._all_timed:
+            self._unspread += 1
+            if not self._all_timed and self._unspread >= SPREAD_SHARE * len(replicas):
+                self._unspread = 0
                 self.spread(replicas)
         if ticket.decoding_since is not None and ticket.request.streaming:
             _learn_step(replica, ticket.decoding_since, usage.completion_tokens or 0, now)

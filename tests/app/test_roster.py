@@ -131,7 +131,7 @@ async def test_what_is_said_of_a_replica_changes_in_place(stage: Stage) -> None:
     put(router, Endpoint(replicas[0].url, models=("m",), weight=2.0, labels=(("zone", "a"),)), other)
     assert (router.books(replicas[0]), router.books(replicas[1])) == (one, two)
     assert (one.weight, set(one.models)) == (2.0, {"m"})
-    assert one.rate.tokens_per_s == 2 * two.rate.tokens_per_s
+    assert one.prefill.tokens_per_s == 2 * two.prefill.tokens_per_s
     one.models = frozenset({"what-the-engine-says"})
     put(router, Endpoint(replicas[0].url, models=("n",)), other)
     assert one.models == {"what-the-engine-says"}

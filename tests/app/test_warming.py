@@ -178,7 +178,7 @@ async def test_it_does_not_count_as_the_replicas_share_of_the_work(stage: Stage)
     warming = warming_of(router)
     show(warming, 1, 2)
     await warming.warm_up(router.id_of(replica))
-    assert router.books(replica).recent_tokens(router.house.plane.clock()) == pytest.approx(0.0)
+    assert router.books(replica).recent.work_s(router.house.plane.clock()) == pytest.approx(0.0)
 
 
 async def test_a_rank_is_warmed_for_itself(stage: Stage) -> None:

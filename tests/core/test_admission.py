@@ -188,7 +188,7 @@ def test_one_that_is_tried_where_there_is_room_and_prefers_another_waits_for_tha
     door = Door(2)
     opening = ("system", "y" * int(8.0 * RATE * 4))
     door.lived(chat(opening, ("user", "first")), "r0")
-    door.fleet["r1"].count_recent(64_000, 0.0)
+    door.fleet["r1"].recent.add(8.0, 0.0)
     for replica in ("r0", "r1"):
         door.fill(replica)
     held = [door.waits(chat(opening, ("user", f"{number}")), number / 100) for number in range(8)]
@@ -213,14 +213,14 @@ def test_those_who_wait_for_a_home_make_it_dear() -> None:
     assert moved
     assert {(ticket.decision.replica, ticket.decision.reason) for ticket in moved} == {("r1", "spilled")}
     places = [one.place.replica for one in found if isinstance(one, Waiting)]
-    assert places[:24] == ["r0"] * 24, "as many wait for their home as wait less than it costs to move: 26 s"
-    assert "r1" in places[24:30], "and then some wait for the other one, of which each keeps it busy for 3 s"
+    assert places[:12] == ["r0"] * 12, "as many wait for their home as wait less than it costs to move: 2 x (1 + 5) s"
+    assert "r1" in places[12:20], "and then some wait for the other one, of which each keeps it busy for 3 s"
 
 
 def test_what_goes_later_makes_nothing_dear() -> None:
     """Long work that waits is passed by a short turn: it is no reason to leave."""
     door = Door(2)
-    long = [door.at_home(number, "r0", 12.0) for number in range(3)]
+    long = [door.at_home(number, "r0", 1.0) for number in range(3)]
     short = door.at_home(9, "r0", 0.05)
     door.fill("r0", 1.5)
     for request in long:

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from router.core.fleet import Fleet
-from router.core.policy import POLICIES
+from router.core.policies import POLICIES
 from router.core.replica import IDLE, Load
 from router.core.types import (
     EngineReport,
@@ -62,7 +62,7 @@ def test_one_hot_replica_spills_its_own_sessions_only() -> None:
     for number in range(12):
         homes[number] = answered(fleet, chat(*turns(1, f"s{number}")), float(number)).decision.replica
     hot = homes[0]
-    fleet[hot].ledger.uncached_tokens += 200_000
+    fleet[hot].ledger.prefill_s += 25.0
     for number, home in homes.items():
         decision = fleet.explain(chat(*turns(2, f"s{number}")), 20.0)
         if home == hot:
@@ -230,8 +230,8 @@ def test_the_rate_of_a_replica_is_learnt_from_its_first_bytes() -> None:
         now += ticket.decision.prompt_tokens / (1_000 if slow else 4_000)
         fleet.first_byte(ticket, now)
         fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200, Usage()), now)
-    assert fleet["r0"].rate.tokens_per_s == pytest.approx(1_000, rel=0.2)
-    assert fleet["r1"].rate.tokens_per_s == pytest.approx(4_000, rel=0.2)
+    assert fleet["r0"].prefill.tokens_per_s == pytest.approx(1_000, rel=0.2)
+    assert fleet["r1"].prefill.tokens_per_s == pytest.approx(4_000, rel=0.2)
 
 
 def test_back_pressure_keeps_new_work_away_for_a_while() -> None:
@@ -288,23 +288,23 @@ def test_replicas_that_were_not_measured_yet_are_believed_to_be_as_fast_as_the_o
     for number in range(200):
         ticket = fleet.route(chat(SYSTEM, ("user", f"{number} " * 900)), now)
         chosen[ticket.decision.replica] += 1
-        now += ticket.entry.uncached_tokens / 80_000  # ten times the prior
+        now += ticket.entry.work.uncached / 80_000  # ten times the prior
         fleet.first_byte(ticket, now)
         fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200, Usage()), now)
-    assert min(chosen.values()) >= 40
-    assert fleet.add("late").rate.tokens_per_s == pytest.approx(80_000, rel=0.1)
+    assert min(chosen.values()) >= 35
+    assert fleet.add("late").prefill.tokens_per_s == pytest.approx(80_000, rel=0.1)
 
 
 def test_a_speed_is_not_learnt_from_prefills_that_waited_for_other_routers_requests() -> None:
     """Its first byte came when their prompts were prefilled as well: the speed would seem a fraction of what it is."""
     fleet = fleet_of(1)
     replica = fleet["r0"]
-    before = replica.rate.tokens_per_s
+    before = replica.prefill.tokens_per_s
     for number in range(8):
         replica.peer_load = Load(10_000, 2, 2) if number % 2 else IDLE
         ticket = fleet.route(chat(*turns(1, f"s{number}")), number * 10.0)
         replica.peer_load = IDLE if number % 4 == 1 else Load(10_000, 2, 2)
         fleet.first_byte(ticket, number * 10.0 + 5.0)
         fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200), number * 10.0 + 6.0)
-    assert replica.rate.tokens_per_s == before
-    assert not replica.rate.measured
+    assert replica.prefill.tokens_per_s == before
+    assert not replica.prefill.measured

@@ -1,12 +1,12 @@
-from router.core.ledger import Entry, Ledger
+from router.core.ledger import Entry, Ledger, Work
 
 
 def streamed(tokens: int, now: float = 0.0) -> Entry:
-    return Entry(tokens, True, now, now + 1)
+    return Entry(Work(tokens), tokens / 100, True, now, now + 1)
 
 
 def in_one_piece(tokens: int, end_s: float) -> Entry:
-    return Entry(tokens, False, 0.0, end_s)
+    return Entry(Work(tokens), tokens / 100, False, 0.0, end_s)
 
 
 def test_tokens_count_from_dispatch_to_the_first_byte_and_a_stream_to_its_last() -> None:

@@ -103,9 +103,9 @@ def test_the_waiting_line_is_everybodys() -> None:
     peers.hear("A", said(loads={"r0": Load(8_000, 1, 1)}), 0.0)
     assert fleet["r0"].queue_s(0.0) == 8_000 / RATE
     ticket = fleet.route(request(), 0.0, excluded=["r1"])
-    assert fleet["r0"].queue_s(0.0) == (8_000 + ticket.entry.uncached_tokens) / RATE
+    assert fleet["r0"].queue_s(0.0) == (8_000 + ticket.entry.work.uncached) / RATE
     peers.hear("A", said(loads={"r0": IDLE}), 0.1)
-    assert fleet["r0"].queue_s(0.1) == ticket.entry.uncached_tokens / RATE
+    assert fleet["r0"].queue_s(0.1) == ticket.entry.work.uncached / RATE
 
 
 def test_new_requests_avoid_where_others_have_sent_theirs() -> None:
@@ -128,7 +128,7 @@ def test_ties_go_to_the_replica_least_recently_chosen_by_anybody() -> None:
 def test_others_recent_work_counts_in_the_share_of_new_sessions() -> None:
     fleet, peers = world(2)
     peers.hear("A", said(sent(1, "r0", tokens=5_000)), 10.0)
-    assert (fleet["r0"].recent_tokens(10.0), fleet["r1"].recent_tokens(10.0)) == (5_000.0, 0.0)
+    assert (fleet["r0"].recent.work_s(10.0), fleet["r1"].recent.work_s(10.0)) == (5_000.0 / RATE, 0.0)
     assert fleet.explain(request(), 10.0).replica == "r1"
 
 
@@ -283,7 +283,7 @@ def test_what_there_is_no_room_for_is_counted_and_not_held() -> None:
     peers = Peers(fleet)
     big = chat(("user", BLOCK.decode() * 300)).prompt
     peers.hear("A", said(sent(1, "r0", big, tokens=30_000)), 0.0)
-    assert (fleet["r0"].mirror.held_bytes, fleet["r0"].recent_tokens(0.0)) == (0, 30_000.0)
+    assert (fleet["r0"].mirror.held_bytes, fleet["r0"].recent.work_s(0.0)) == (0, 30_000.0 / RATE)
     peers.hear("A", said(ended(1)), 1.0)
     assert fleet["r0"].mirror.held_bytes == 0
 

@@ -3,10 +3,10 @@ import sys
 import msgspec
 import pytest
 import xxhash
+from router.core.token_size import TokenSize
 
 from router.core.bounded import LINK_BYTES
 from router.core.fleet import Fleet
-from router.core.latency import MIN_SAMPLES, PrefillRate, TokenSize
 from router.core.prompt import session_hash
 from router.core.residency import ENTRY_BYTES
 from router.core.snapshot import LAYOUT, Releases, Snapshot, restore, restore_replica, take, taking
@@ -182,16 +182,27 @@ def test_gauges_are_not_kept() -> None:
     assert report == EngineReport(kv_tokens=7, block_tokens=16, start_time_s=1.0)
 
 
-def test_a_measured_speed_is_kept() -> None:
-    rate, other = PrefillRate(8_000.0), PrefillRate(8_000.0)
-    for _ in range(MIN_SAMPLES):
-        rate.observe(3_000, 1.0)
-    other.resume(*rate.samples)
-    assert other.measured
-    assert other.tokens_per_s == rate.tokens_per_s
-    few = PrefillRate(8_000.0)
-    few.resume(3_000.0, 1.0, 1)
-    assert few.tokens_per_s == 8_000.0
+def test_learnt_speeds_are_kept() -> None:
+    fleet = fleet_of(1)
+    for number in range(20):
+        fleet["r0"].prefill.observe(2_000 + 100 * number, 0, 1.0)
+        fleet["r0"].decode.observe(4.0, 8_000.0, 0.05)
+    heir = successor(fleet)["r0"]
+    assert heir.prefill.measured
+    assert heir.prefill.tokens_per_s == fleet["r0"].prefill.tokens_per_s != 8_000.0
+    assert heir.decode.step_s(4.0, 8_000.0) == fleet["r0"].decode.step_s(4.0, 8_000.0)
+
+
+def test_return_times_and_the_kinds_of_turns_are_kept() -> None:
+    fleet = fleet_of(1)
+    answered(fleet, talk(1), now=1.0)
+    answered(fleet, talk(1, 2), now=9.0)
+    answered(fleet, talk(2), now=60.0)
+    heir = successor(fleet)
+    assert heir.returns.state == fleet.returns.state
+    kinds = {release.kind for release in fleet["r0"].mirror.releases(60.0) if len(release)}
+    assert kinds <= {release.kind for release in heir["r0"].mirror.releases(60.0)}
+    assert len(kinds) > 1
 
 
 def test_what_was_learnt_of_tokens_is_kept() -> None:
@@ -243,7 +254,8 @@ def test_columns_that_do_not_fit_each_other_are_refused() -> None:
     columns = [getattr(take(fleet, 2.0).replicas[0].releases, name) for name in Releases.__struct_fields__]
     for number in range(len(columns)):
         wrong = [*columns]
-        wrong[number] = b"" if number > 3 else msgspec.msgpack.encode([1, 2, 3])
+        name = Releases.__struct_fields__[number]
+        wrong[number] = b"" if name in {"hashes", "ends_bytes"} else msgspec.msgpack.encode([1, 2, 3])
         with pytest.raises(msgspec.ValidationError, match="different lengths"):
             msgspec.msgpack.decode(msgspec.msgpack.encode(wrong), type=Releases)
 
@@ -257,4 +269,4 @@ def test_a_change_of_the_layout_changes_its_number() -> None:
     usage = Usage(prompt_tokens=150, cached_tokens=0, completion_tokens=10)
     fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200, usage), 2.0)
     encoded = msgspec.msgpack.encode(take(fleet, 3.0))
-    assert (LAYOUT, xxhash.xxh3_64_hexdigest(encoded)) == (1, "d5b690312bf1a390")
+    assert (LAYOUT, xxhash.xxh3_64_hexdigest(encoded)) == (2, "0a76beb55d21e93c")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -74,8 +75,12 @@ class Books(RuleBasedStateMachine):
         for replica in self.fleet:
             mine = [ticket for ticket in self.open if ticket.replica is replica]
             assert replica.ledger.streams == len(mine)
-            counted = sum(t.entry.uncached_tokens for t in mine if t.entry.prefilling)
+            counted = sum(t.entry.work.uncached for t in mine if t.entry.prefilling)
             assert replica.ledger.uncached_tokens == counted
+            waits_s = sum(t.entry.prefill_s for t in mine if t.entry.prefilling)
+            assert replica.ledger.prefill_s == pytest.approx(waits_s, abs=1e-9)
+            contexts = (t.entry.work.uncached + t.entry.work.cached for t in mine)
+            assert replica.ledger.context_tokens == sum(contexts)
 
     @invariant()
     def residency_is_prefix_closed_and_sized(self) -> None:

@@ -108,7 +108,8 @@ class Restarts(RuleBasedStateMachine):
         for before, after in zip(self.fleet, heir, strict=True):
             assert after.mirror.idle_bytes == before.mirror.idle_bytes + before.mirror.held_bytes
             assert after.mirror.capacity_bytes == before.mirror.capacity_bytes
-            assert after.rate.samples == before.rate.samples
+            assert after.prefill.state == before.prefill.state
+            assert after.decode.state == before.decode.state
             assert after.report.start_time_s == before.report.start_time_s
         assert after_order(heir) == after_order(self.fleet)
         assert {model: size.learnt for model, size in heir.sizes.items()} == {
