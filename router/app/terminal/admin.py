@@ -70,6 +70,10 @@ class Admin:
         self._decode(answer, Overview)
         return json.loads(answer.content)
 
+    async def told(self, path: str, kind: type[Answered], **params: str) -> Answered:
+        """Return what another question is answered, such as /api/history, as far as `kind` asks for it."""
+        return self._decode(await self._ask("GET", path, params=params), kind)
+
     async def decisions(self, limit: int) -> list[DecisionRow]:
         """Return the last decisions, newest first."""
         return self._decode(await self._ask("GET", "api/decisions", params={"limit": limit}), list[DecisionRow])
