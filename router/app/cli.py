@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from router import __version__
+from router.app.advise.options import advise
 from router.app.replay.options import replay
 from router.app.settings.options import with_settings
 from router.app.settings.sources import CONFIG_VARIABLE, ConfigError, Effective
@@ -163,6 +164,7 @@ def demo(
 
 
 app.command()(replay)
+app.command()(advise)
 
 
 @app.command()
