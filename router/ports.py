@@ -73,6 +73,16 @@ class Recorder(Protocol):
         """
 
 
+class Keeper(Protocol):
+    """Keeps idle sessions warm, and so is told of attempts as they begin and end. Nothing waits, nothing raises."""
+
+    def sent(self, ticket: Ticket, path: str, body: bytes) -> None:
+        """A request is being sent to a replica. Its body must be kept within bounds, and nowhere but in memory."""
+
+    def settled(self, ticket: Ticket, settlement: Settlement, usage: Usage) -> None:
+        """It has ended there, or never began."""
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """Where a replica is, and what its source knows of it."""
 

@@ -22,6 +22,8 @@ def start_all(house: House, spawn: Spawn) -> Watches:
         watching.begin(replica_id)
     if house.kv_events is not None:
         spawn(keep_running("following KV cache events", house.kv_events.run))
+    if house.toucher is not None:
+        spawn(keep_running("touching sessions", house.toucher.run))
     follow(house)
     for loop in source_loops(house):
         spawn(keep_running("finding replicas", loop))

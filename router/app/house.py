@@ -27,6 +27,7 @@ from router.app.process.reloads import Reloads
 from router.app.recording import Recording
 from router.app.roster.members import Roster
 from router.app.roster.models import ModelList
+from router.app.roster.touching import Toucher
 from router.app.roster.warming import Warming
 from router.app.settings.model import Settings
 from router.core.fleet import Fleet
@@ -83,6 +84,8 @@ class House:
     """None where engines' caches are not followed."""
     tokenizer: TokenizerThreads | None = None
     """None where prompts go by their bytes."""
+    toucher: Toucher | None = None
+    """None where no session is touched."""
     remembered: Snapshot | None = None
     """What was known before the start, while replicas may still be found that it tells of."""
 
@@ -127,6 +130,8 @@ def remove_replica(house: House, replica_id: ReplicaId) -> None:
     house.models.forget(replica_id)
     if house.warming is not None:
         house.warming.forget(replica_id)
+    if house.toucher is not None:
+        house.toucher.forget(replica_id)
     if house.kv_events is not None:
         house.kv_events.end(replica_id)
     del house.probes[replica_id], house.endpoints[replica_id]

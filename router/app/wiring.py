@@ -35,6 +35,7 @@ from router.app.process.reloads import Reloads
 from router.app.recording import Origin, Recording
 from router.app.roster.members import STATIC, Roster
 from router.app.roster.models import ModelList
+from router.app.roster.touching import Body, Toucher
 from router.app.roster.warming import Warming
 from router.app.settings.model import Settings
 from router.app.settings.values import tokenizer_pair
@@ -42,6 +43,7 @@ from router.core.admission import Rules
 from router.core.fleet import Fleet
 from router.core.policies import POLICIES
 from router.core.snapshot import restore
+from router.core.touching.touching import Touching
 from router.core.types import ReplicaId
 from router.ports import Endpoint
 from router.proxy.door import Door
@@ -106,6 +108,7 @@ def build(settings: Settings, origin: Origin | None = None) -> House:
         tracer=tracer,
         tokenizer=tokenizer,
         kv_events=_kv_events(settings, plane, client, found),
+        toucher=_toucher(settings, plane, client, found),
     )
     plane.sweeps.append(house.doorway.door.sweep)
     house.recording.origin = origin
@@ -127,6 +130,18 @@ def _warming(
     warming = Warming(plane, client, found, settings.warm_up_tokens, WarmUpCounts())
     plane.opening_seen = warming.opening_seen
     return warming
+
+
+def _toucher(
+    settings: Settings, plane: Plane, client: httpx.AsyncClient, found: dict[ReplicaId, Endpoint]
+) -> Toucher | None:
+    if not settings.touch:
+        return None
+    touching: Touching[Body] = Touching(
+        plane.fleet, int(settings.touch_bytes), settings.touch_ratio, int(settings.index_bytes)
+    )
+    plane.keeper = toucher = Toucher(plane, client, found, touching)
+    return toucher
 
 
 def _store(settings: Settings, fleet: Fleet, router: str) -> RedisStore | None:

@@ -90,6 +90,8 @@ class Exchange(Placing):
         body, ticket = incoming.body(), self.ticket
         if self.plane.label is not None and ticket is not None:
             trace_lines += self.plane.label(ticket, incoming.fields.get(b"x-session-id"), body)
+        if self.plane.keeper is not None and ticket is not None:
+            self.plane.keeper.sent(ticket, incoming.path, body)
         head = incoming.upstream_head(pool.authority, self.request_id, authorization, pool.own_lines, trace_lines)
         return head, body, incoming.method == b"HEAD"
 

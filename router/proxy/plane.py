@@ -21,7 +21,7 @@ from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.core.waiting import Waiting
-from router.ports import Audience, Recorder, RequestRecord, Store, Tokenizer, Tracer
+from router.ports import Audience, Keeper, Recorder, RequestRecord, Store, Tokenizer, Tracer
 from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
@@ -109,6 +109,8 @@ class Plane:
         """Makes the engine's tokens of prompts; None makes none."""
         self.recorder: Recorder | None = None
         """None while nothing is recorded."""
+        self.keeper: Keeper | None = None
+        """None where no session is kept warm."""
         self.limits = limits
         self.session_headers: tuple[bytes, ...] = ()
         """In lower case; the first one that a request has names its session."""
@@ -182,6 +184,8 @@ class Plane:
         settlement = self.fleet.settle(ticket, outcome, self.clock())
         if self.store is not None:
             self.store.settled(ticket, settlement)
+        if self.keeper is not None:
+            self.keeper.settled(ticket, settlement, outcome.usage)
         self.room.released(ticket.replica.replica_id)
 
     # What becomes of turns

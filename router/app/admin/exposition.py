@@ -31,6 +31,8 @@ def _registry(house: House) -> CollectorRegistry:
     registry.register(house.recording.counts)
     if house.warming is not None:
         registry.register(house.warming.counts)
+    if house.toucher is not None:
+        registry.register(house.toucher.counts)
     if house.tracer is not None:
         registry.register(house.tracer.export)
     if house.tokenizer is not None:

@@ -35,6 +35,7 @@ def overview(house: House) -> dict[str, Any]:
         "replicas": _replicas(house, windows),
         "queue": describe_queue(house.plane.admission.queue),
         "recording": house.recording.describe(),
+        "touching": None if house.toucher is None else house.toucher.describe(),
         **describe_sharing(house),
     }
 

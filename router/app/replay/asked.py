@@ -36,6 +36,7 @@ class Asked:
     speeds: str = ""
     routers: int = 1
     sync_ms: float = 0.0
+    touch: bool = False
     sweep: str = ""
     target_ttft_p95_s: float = 2.0
     jobs: int | None = None

@@ -54,7 +54,8 @@ class Found:
         """What a reader of the figures has to know of the traffic."""
         too_long = max(outcome.too_long for outcome in self.outcomes)
         left_out = [f"{too_long:,} requests fit no cache of this size and were left out"] * bool(too_long)
-        return [*self.ordered.notes, *left_out]
+        touched = [_touched(outcome) for outcome in self.outcomes if outcome.touches]
+        return [*self.ordered.notes, *left_out, *touched]
 
     @property
     def sections(self) -> list[Section]:
@@ -107,6 +108,15 @@ def _fleet(plan: Plan) -> str:
     return fleet_text(plan.replicas, plan.engine.kv_tokens) + speeds
 
 
+def _touched(outcome: Outcome) -> str:
+    told = outcome.touches
+    return (
+        f"{outcome.plan.policy}: {told['touches']:,.0f} touches; seconds of prefill: {told['touch_saved_s']:.1f} "
+        f"saved by {told['touch_hits']:,.0f} hits, {told['touch_lost_s']:.1f} lost by {told['touch_misses']:,.0f} misses, "
+        f"{told['touch_spent_s']:.1f} spent"
+    )
+
+
 def _caption(outcome: Outcome) -> str:
     return (
         f"{_fleet(outcome.plan)}; one pooled cache would hit {outcome.pooled_ratio * 100:.1f} %, "
@@ -117,7 +127,7 @@ def _caption(outcome: Outcome) -> str:
 def _run_json(outcome: Outcome) -> dict[str, Any]:
     figures = {name: _finite(figure) for name, figure in asdict(outcome.figures).items()}
     bounds = {"pooled_ratio": outcome.pooled_ratio, "ceiling_ratio": outcome.ceiling_ratio}
-    return {**figures, **bounds, "run_s": outcome.run_s, "router_s": outcome.router_s}
+    return {**figures, **bounds, **outcome.touches, "run_s": outcome.run_s, "router_s": outcome.router_s}
 
 
 def _finite(figure: Any) -> Any:

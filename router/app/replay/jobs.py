@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from ctypes import c_double
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from router.replay.demand import Workload
@@ -36,6 +36,8 @@ class Outcome:
     router_s: float
     too_long: int
     """Requests that no empty cache would hold; they were not asked at all."""
+    touches: dict[str, float] = field(default_factory=dict)
+    """What touches did, warm-up included; empty where none were to be made."""
 
 
 def outcome_of(result: Result) -> Outcome:
@@ -49,6 +51,7 @@ def outcome_of(result: Result) -> Outcome:
         run_s=result.run_s,
         router_s=result.router_s,
         too_long=int(result.extra.get("too_long", 0)),
+        touches={name: figure for name, figure in result.extra.items() if name.startswith("touch")},
     )
 
 

@@ -105,6 +105,10 @@ def replay(  # noqa: PLR0913, PLR0917 - one argument for each option
     sync_ms: Annotated[
         float, typer.Option(metavar="MS", min=0, help="How old what they share is.", rich_help_panel=FLEET)
     ] = 0.0,
+    touch: Annotated[
+        bool,
+        typer.Option("--touch", help="Warmroute touches idle sessions, as serve --touch.", rich_help_panel=FLEET),
+    ] = False,
     sweep: Annotated[
         str,
         typer.Option(
@@ -150,6 +154,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one argument for each option
         speeds=speeds,
         routers=routers,
         sync_ms=sync_ms,
+        touch=touch,
         sweep=sweep,
         target_ttft_p95_s=target_ttft_p95,
         jobs=jobs,

@@ -98,6 +98,7 @@ def _plan(asked: Asked, kind: str, trace: Trace | None) -> Plan:
         seed=asked.seed,
         routers=asked.routers,
         sync_ms=asked.sync_ms,
+        touch=asked.touch,
     )
 
 

@@ -61,8 +61,12 @@ class FleetSettings(BaseSettings):
             description="What becomes of a request for a model that no replica lists: refuse answers 404 and says what "
             "there is, forward lets an engine answer."
         ),
-        About("Fleet", "WHAT", "A typing error then shows what there is; engines that load adapters on request need "
-              "forward.", live=True),
+        About(
+            "Fleet",
+            "WHAT",
+            "A typing error then shows what there is; engines that load adapters on request need forward.",
+            live=True,
+        ),
     ] = "refuse"
     warm_up_tokens: Annotated[
         int,
@@ -74,6 +78,30 @@ class FleetSettings(BaseSettings):
         ),
         About("Fleet", "TOKENS", "No request is made that no client asked for, and no text is kept."),
     ] = 0
+    touch: Annotated[
+        bool,
+        Field(
+            description="Touch idle sessions that are likely to come back just after their blocks would go: a "
+            "one-token request renews them while the replica has nothing to do. While it is on, sessions' last "
+            "requests are kept in memory."
+        ),
+        About("Fleet", "", "No request is made that no client asked for, no text is kept, and few workloads gain."),
+    ] = False
+    touch_bytes: Annotated[
+        ByteSize,
+        Field(
+            ge=MIB,
+            le=64 * GIB,
+            description="Memory for the requests that touches are made from. When it is full, those go that are worth "
+            "least.",
+        ),
+        About("Fleet", "BYTES", "The histories of two thousand chats, or of a hundred coding agents."),
+    ] = ByteSize(64 * MIB)
+    touch_ratio: Annotated[
+        float,
+        Field(gt=0, le=0.5, description="Share of a replica's time that touches may take at the most."),
+        About("Fleet", "RATIO", "About one touch a second, while there is nothing else to do."),
+    ] = 0.02
     policy: Annotated[
         PolicyName,
         Field(

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Generic, NamedTuple
 
 from router.core.curves import CLASS_INDEX, ReturnClass
 from router.core.fleet import Fleet
 from router.core.leases import Lease
-from router.core.recent import RECENT_S, Recent
 from router.core.replica import Replica
 from router.core.returning import class_of, goes_on_from
 from router.core.ticket import Settlement, Ticket
+from router.core.touching.offers import Offer, Offers, resident
 from router.core.touching.profit import Profit
 from router.core.touching.shadows import Shadows
 from router.core.touching.shelf import Body, Kept, Shelf
@@ -28,33 +27,8 @@ LEAST_PREFILL_S = 0.1
 """Sessions that are computed faster are not worth a request: a touch takes 0.01 to 0.03 s, and one in some comes
 back."""
 
-NEAR_RATIO = 0.15
-"""Part of the time that blocks stay, before its end, in which a session may be touched: later is better, since it may
-still come back by itself, but a replica is not idle at every moment."""
-
-UTILISED_RATIO = 0.6
-"""Above this share of recent time spent on prefill a replica has no slack: a moment without work is a short one."""
-
-FIRST_TOUCH_S = 0.03
-"""What a touch is taken for before one was measured: a step of an engine, and the way there."""
-
-MEASURED_SHARE = 0.2
-"""Weight of the last touch in what the next one is expected to take."""
-
-TAIL_S = 60.0
-"""Time constant of the mean chance of what is at the end of the line: some tens of sessions."""
-
 LEAST_CHANCE = 0.02
 """Chance of any return below which a session is given up."""
-
-MARGIN = 1.5
-"""How many times what is pushed out counts: whose chance is above the mean by luck is taken for better than it is."""
-
-SAME_MS = 50
-"""How much later than the session itself its blocks may be stamped: the mirror never uses a stamp twice."""
-
-MOST_WORK_S = 3600.0
-"""Prefill that a touch stands behind, if it waits in the router: all of it."""
 
 MARKED_SESSIONS = 16_384
 """Touched sessions that are remembered, to see what becomes of them."""
@@ -71,46 +45,11 @@ class Touch(Generic[Body]):
     interrupted: bool = False
 
 
-class Offer(NamedTuple, Generic[Body]):
-    """A touch that may be made, in seconds of prefill."""
-
-    kept: Kept[Body]
-    saved_s: float
-    """Expected, by the chance that the session comes back only when it would be gone."""
-    lost_s: float
-    """Expected, by the chance that what its blocks push out would have been used."""
-    gain_s: float
-    """Both as they have come true of late, and the touch's own time taken off."""
-
-
 class _Sent(NamedTuple, Generic[Body]):
     lease: Lease | None
     """Of the shadow's."""
     body: Body | None
     body_bytes: int
-
-
-class _Pace:
-    """What is known of one replica's touches, and of what it evicts."""
-
-    __slots__ = ("seen_s", "tail_chance", "touch_s", "work")
-
-    def __init__(self) -> None:
-        self.work = Recent()
-        self.touch_s = FIRST_TOUCH_S
-        self.tail_chance = 0.0
-        self.seen_s = float("-inf")
-
-    def saw(self, tail_chance: float, now: float) -> None:
-        """Take in the chance of what is evicted next."""
-        share = min(1.0, (now - self.seen_s) / TAIL_S)
-        self.tail_chance += (tail_chance - self.tail_chance) * share
-        self.seen_s = now
-
-    def took(self, seconds: float, now: float) -> None:
-        """Take in what a touch took."""
-        self.work.add(seconds, now)
-        self.touch_s += (seconds - self.touch_s) * MEASURED_SHARE
 
 
 def _ignored(touch: object, now: float) -> None:
@@ -131,11 +70,11 @@ class Touching(Generic[Body]):
         """Is told of a touch whose replica has got work: it is to be ended at once."""
         self.under_way: dict[ReplicaId, Touch[Body]] = {}
         self._fleet = fleet
-        self._keep_bytes, self._budget_ratio = keep_bytes, budget_ratio
+        self._keep_bytes = keep_bytes
+        self.offers = Offers(fleet, self.profit, budget_ratio)
         self._shadows = Shadows(shadow_bytes)
         self._sent: dict[int, _Sent[Body]] = {}
         self._sent_bytes = 0
-        self._paces: dict[ReplicaId, _Pace] = {}
         self._marked: dict[int, None] = {}
 
     @property
@@ -241,59 +180,20 @@ class Touching(Generic[Body]):
         self._give_up(replica, age_s, now)
         if age_s is None:
             return None
-        pace = self._pace(replica)
-        pace.saw(replica.tail_chance(now), now)
-        if self.profit.resting(now) or not self._has_slack(replica, pace, now):
+        if replica.replica_id in self.under_way:
             return None
-        from_s = now - age_s * (1 - NEAR_RATIO)
-        near = takewhile(lambda kept: kept.used_s <= from_s, self.shelf.on(replica.replica_id))
-        offers = [self._offer(kept, age_s, pace, now) for kept in near]
-        best = max(offers, key=_gain_s, default=None)
-        return best if best is not None and best.gain_s > 0 else None
+        return self.offers.best(replica, self.shelf.on(replica.replica_id), age_s, now)
 
     def _give_up(self, replica: Replica, age_s: float | None, now: float) -> None:
         used_from_s = float("-inf") if age_s is None else now - age_s
         gone = [
             kept.session
             for kept in self.shelf.on(replica.replica_id)
-            if now > kept.expires_s or (kept.used_s < used_from_s and not _resident(replica, kept))
+            if now > kept.expires_s or (kept.used_s < used_from_s and not resident(replica, kept))
         ]
         for session in gone:
             if replica.replica_id not in self.under_way or self.under_way[replica.replica_id].kept.session != session:
                 self.shelf.pop(session)
-
-    def _has_slack(self, replica: Replica, pace: _Pace, now: float) -> bool:
-        if replica.replica_id in self.under_way or not replica.health.up or replica.report.asleep:
-            return False
-        if replica.ledger.pending or replica.queue_s(now) > 0 or replica.held_s(MOST_WORK_S) > 0:
-            return False
-        if replica.recent.work_s(now) > UTILISED_RATIO * RECENT_S:
-            return False
-        return pace.work.work_s(now) + pace.touch_s <= self._budget_ratio * RECENT_S
-
-    def _offer(self, kept: Kept[Body], age_s: float, pace: _Pace, now: float) -> Offer[Body]:
-        """Return what a touch now would save and lose on average. Renewed blocks stay for `age_s` from now on."""
-        chance, idle_s, profit = self._fleet.returns.chance, now - kept.ended_s, self.profit
-        found_anyway = chance(kept.kind, idle_s, max(0.0, kept.used_s + age_s - now))
-        won = chance(kept.kind, idle_s, age_s) - found_anyway
-        if won <= found_anyway or not _resident(self._fleet[kept.replica], kept):
-            return Offer(kept, 0.0, 0.0, 0.0)
-        own_s = self._own_s(kept)
-        saved_s, lost_s = own_s * won, own_s * pace.tail_chance
-        gain_s = saved_s * profit.savings.ratio - lost_s * profit.losses.ratio * MARGIN - pace.touch_s
-        return Offer(kept, saved_s, lost_s, gain_s)
-
-    def _own_s(self, kept: Kept[Body]) -> float:
-        """Return what it takes to compute again what is the session's own: others keep what they share with it."""
-        replica = self._fleet[kept.replica]
-        shared = replica.mirror.used_since(kept.hashes, int(kept.used_s * 1000) + SAME_MS)
-        if not shared:
-            return kept.prefill_s
-        shared_tokens = int(kept.prompt_tokens * kept.ends_bytes[shared - 1] / kept.ends_bytes[-1])
-        return replica.prefill.seconds(kept.prompt_tokens - shared_tokens, shared_tokens)
-
-    def _pace(self, replica: Replica) -> _Pace:
-        return self._paces.setdefault(replica.replica_id, _Pace())
 
     def begin(self, offer: Offer[Body], now: float) -> Touch[Body] | None:
         """Begin a touch; None where the index has no room, or the replica has left."""
@@ -312,13 +212,14 @@ class Touching(Generic[Body]):
     def end(self, touch: Touch[Body], now: float, served: bool, keep: bool, usage: Usage = Usage()) -> None:  # noqa: B008 - frozen
         """Count a touch out. `served`: it was answered; `keep`: its session may be touched again."""
         kept, replica = touch.kept, touch.replica
-        del self.under_way[kept.replica]
+        if self.under_way.get(kept.replica) is touch:
+            del self.under_way[kept.replica]
         if served and usage.cached_tokens is not None and usage.cached_tokens * 2 < kept.prompt_tokens:
             self._fleet.index.evict_unused_since(replica.mirror, touch.lease.stale_stamp)
         self._fleet.index.release(replica.mirror, touch.lease, now, served, 0, CLASS_INDEX[kept.kind])
-        pace = self._pace(replica)
         took_s = now - touch.began_s
-        pace.took(took_s, now)
+        if self._fleet.get(kept.replica) is replica:
+            self.offers.pace(replica).took(took_s, now)
         self.profit.spent(took_s, now)
         self.shelf.used(kept, now)
         if not keep:
@@ -335,17 +236,10 @@ class Touching(Generic[Body]):
 
     def forget(self, replica_id: ReplicaId) -> None:
         """Drop what is known of a replica that left."""
+        self.under_way.pop(replica_id, None)
         self.shelf.forget(replica_id)
         self._shadows.forget(replica_id)
-        self._paces.pop(replica_id, None)
-
-
-def _gain_s(offer: Offer[Body]) -> float:
-    return offer.gain_s
-
-
-def _resident(replica: Replica, kept: Kept[Body]) -> bool:
-    return replica.mirror.match(kept.hashes) == len(kept.hashes)
+        self.offers.forget(replica_id)
 
 
 def _saved_s(ticket: Ticket, more: int, fewer: int) -> float:
