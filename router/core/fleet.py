@@ -17,7 +17,7 @@ from router.core.ledger import Entry, Work
 from router.core.policy import Policy
 from router.core.price import affinity
 from router.core.replica import Replica
-from router.core.returning import class_of, goes_on_from
+from router.core.returning import goes_on_from
 from router.core.returns import Returns
 from router.core.shortlist import Asked, Shortlist
 from router.core.silence import judge
@@ -100,7 +100,7 @@ class Fleet:
             self._shortlist.add(replica)
         if self._tie_seed:
             replica.last_chosen = -1 - xxhash.xxh3_64_intdigest(replica_id.encode(), self._tie_seed)
-        self._speeds.spread(self._replicas.values())
+        self._speeds.spread(self._replicas.values(), (replica,))
         return replica
 
     def weigh(self, replica_id: ReplicaId, weight: float) -> None:
@@ -245,13 +245,12 @@ class Fleet:
         complete = outcome.kind is OutcomeKind.COMPLETED
         served = (complete or (answering and outcome.kind in _CUT_SHORT)) and (outcome.status or 200) < 400
         settlement = settlement_of(ticket, outcome, served, self.size_of(ticket.request.model))
-        kind = class_of(ticket, outcome.usage)
         if ticket.lease is not None:
-            self._release(ticket, ticket.lease, settlement, CLASS_INDEX[kind], now)
+            self._release(ticket, ticket.lease, settlement, now)
         if served:
             learn_from_answer(self.index.turns, self.size_of(ticket.request.model), ticket, outcome.usage)
             if ticket.request.prompt is not None:
-                self.returns.ended(ticket.request.prompt.hashes[-1], kind, now)
+                self.returns.ended(ticket.request.prompt.hashes[-1], settlement.kind, now)
             if ticket.request.session is not None and self._replicas.get(replica.replica_id) is replica:
                 self.index.homes.put(ticket.request.session, replica.replica_id)
         return settlement
@@ -272,11 +271,12 @@ class Fleet:
         """Judge replicas by their silence; return those that are ejected for it now (see `silence.judge`)."""
         return judge(self._replicas.values(), self._speeds.longest_answer_s, now)
 
-    def _release(self, ticket: Ticket, lease: Lease, settlement: Settlement, kind: int, now: float) -> None:
+    def _release(self, ticket: Ticket, lease: Lease, settlement: Settlement, now: float) -> None:
         replica, index = ticket.replica, self.index
         replica.size_cache(self.size_of(ticket.request.model).bytes_per_token)
         if settlement.overestimated and lease.stale_stamp >= 0:
             index.evict_unused_since(replica.mirror, lease.stale_stamp)
+        kind = CLASS_INDEX[settlement.kind]
         index.release(replica.mirror, lease, now, settlement.computed, settlement.answer_bytes, kind)
 
     def observe_engine(self, replica_id: ReplicaId, report: EngineReport, now: float = 0.0) -> bool:

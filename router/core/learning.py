@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from router.core.returning import class_of
 from router.core.ticket import Settlement, Ticket
 from router.core.token_size import TokenSize
 from router.core.tokens import ESTIMATED_RATIO, TurnEnds
@@ -29,6 +30,7 @@ def settlement_of(ticket: Ticket, outcome: Outcome, served: bool, size: TokenSiz
         prompt_tokens=usage.prompt_tokens or ticket.decision.prompt_tokens,
         answer_tokens=answer_tokens,
         bytes_per_token=size.bytes_per_token,
+        kind=class_of(ticket, usage),
     )
 
 

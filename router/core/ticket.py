@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from router.core.batch import Mark
+from router.core.curves import ReturnClass
 from router.core.leases import Lease
 from router.core.ledger import Entry
 from router.core.replica import Replica
@@ -27,6 +28,8 @@ class Settlement(NamedTuple):
     answer_tokens: int
     bytes_per_token: float
     """As learnt of the request's model, this answer not included."""
+    kind: ReturnClass
+    """How likely it is to be followed by another turn."""
 
 
 class Ticket:

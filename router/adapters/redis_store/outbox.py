@@ -29,6 +29,8 @@ class Write(NamedTuple):
     operation: Operation
     home: int | None = None
     """The session's hash, where it is one that moves."""
+    keep_s: int | None = None
+    """Seconds after which nobody will look for it; None: as long as anything is kept."""
 
 
 class Outbox:

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import ceil
 
 from router.adapters.redis_store import encoding
 from router.adapters.redis_store.asking import Asking
@@ -36,6 +37,12 @@ SOON_S = 0.005
 
 LEDGER_S = 0.02
 """How long a first byte, which only frees the ledger, may wait: short against a prefill that others would queue for."""
+
+LEAST_CHANCE = 0.02
+"""A turn's end that is followed by another turn once in fifty times is not worth its memory any more."""
+
+LEAST_KEEP_S = 60
+"""What every turn's end is kept for: whoever looks at a key sooner than that is still typing."""
 
 LOOK_S = 0.5
 """How often routers that have fallen silent are looked for."""
@@ -147,9 +154,11 @@ class RedisStore:
         prompt, replica = ticket.request.prompt, ticket.replica
         if prompt is None:
             return
+        returns_s = max(LEAST_KEEP_S, ceil(self._fleet.returns.horizon_s(settlement.kind, LEAST_CHANCE)))
         for landmark in landmarks(prompt, settlement.prompt_tokens, settlement.answer_tokens):
             held = encoding.held(landmark, replica.replica_id, replica.report.start_time_s, self.names.keyring)
-            self.outbox.write(Write(self.names.turn(landmark.block), held))
+            keep_s = returns_s if landmark.block == prompt.hashes[-1] else None  # others may share the rest
+            self.outbox.write(Write(self.names.turn(landmark.block), held, keep_s=keep_s))
 
     def _write_home(self, key: int, replica: ReplicaId, before: ReplicaId | None) -> None:
         self.outbox.write(Write(self.names.home(key), encoding.home(replica, before), key))

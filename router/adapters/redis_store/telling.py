@@ -164,7 +164,9 @@ class Telling:
     def _script_call(self, writes: list[Write]) -> tuple[Any, ...]:
         names = [write.name for write in writes]
         script = ("EVALSHA", SCRIPT_ID) if self._script_known else ("EVAL", WRITE_SCRIPT)
-        return *script, len(names), *names, encode([write.operation for write in writes]), self._options.ttl_s
+        ttl_s = self._options.ttl_s
+        keep_s = [min(ttl_s, write.keep_s or ttl_s) for write in writes]
+        return *script, len(names), *names, encode([write.operation for write in writes]), ttl_s, encode(keep_s)
 
     def _take_results(self, results: list[Any], news: list[News], writes: list[Write]) -> None:
         """Look at what was answered. Raises the first error that is one of Redis itself."""

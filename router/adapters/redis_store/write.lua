@@ -1,4 +1,5 @@
--- Writes down turns and homes. KEYS[i] belongs to operation i of ARGV[1] (msgpack); ARGV[2]: seconds to keep.
+-- Writes down turns and homes. KEYS[i] belongs to operation i of ARGV[1] (msgpack); ARGV[2]: seconds for which a
+-- replica is believed to hold a prefix; ARGV[3]: seconds to keep each key (msgpack).
 -- {"held", replica, engine start, prompt tokens, answer tokens, rest bytes, rest check}: a replica holds this prefix.
 -- {"home", replica, expected}: a session lives there now, unless another router has moved it meanwhile: compare and set.
 -- Returns the homes that stay as they are: {number of the operation, replica}, ... in one flat list.
@@ -6,6 +7,7 @@ local MAX_HOLDERS = 16 -- more replicas than that hold a shared prefix because e
 
 local now = tonumber(redis.call("TIME")[1])
 local ttl = tonumber(ARGV[2])
+local keep = cmsgpack.unpack(ARGV[3])
 local kept = {}
 
 -- Returns the turn's end and the holders that stand in a value. Raises an error for a value that is none of ours.
@@ -17,7 +19,7 @@ local function read(data)
   return { value[1] + 0, value[2] + 0, value[3] + 0, value[4] + 0 }, holders
 end
 
-local function held(key, operation)
+local function held(number, key, operation)
   local replica, start, prompt, answer, rest, check = unpack(operation, 2)
   local holders = { { replica, start, now } }
   local readable, turn, known = pcall(read, redis.call("GET", key))
@@ -31,7 +33,7 @@ local function held(key, operation)
       prompt, answer, rest, check = unpack(turn)
     end
   end
-  redis.call("SET", key, cmsgpack.pack({ prompt, answer, rest, check, holders }), "EX", ttl)
+  redis.call("SET", key, cmsgpack.pack({ prompt, answer, rest, check, holders }), "EX", keep[number])
 end
 
 local function home(number, key, operation)
@@ -41,13 +43,13 @@ local function home(number, key, operation)
     kept[#kept + 1] = number
     kept[#kept + 1] = present
   else
-    redis.call("SET", key, replica, "EX", ttl)
+    redis.call("SET", key, replica, "EX", keep[number])
   end
 end
 
 for number, operation in ipairs(cmsgpack.unpack(ARGV[1])) do
   if operation[1] == "held" then
-    held(KEYS[number], operation)
+    held(number, KEYS[number], operation)
   else
     home(number, KEYS[number], operation)
   end

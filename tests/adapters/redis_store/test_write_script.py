@@ -15,9 +15,10 @@ from router.adapters.redis_store.address import parse
 from router.adapters.redis_store.encoding import WRITE_SCRIPT, Operation, encode, home
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.state import State
-from router.adapters.redis_store.store import RedisStore
+from router.adapters.redis_store.store import LEAST_CHANCE, LEAST_KEEP_S, RedisStore
+from router.core.curves import ReturnClass
 from router.core.types import Outcome, OutcomeKind, RoutingRequest, Usage
-from tests.core.worlds import fleet_of
+from tests.core.worlds import chat, fleet_of
 from tests.redis_server import running_redis
 from tests.rig.sharing import eventually
 
@@ -43,7 +44,8 @@ def server(redis_url: str) -> Iterator[redis.Redis]:
 def run(server: redis.Redis, *operations: tuple[bytes, Operation], ttl_s: int = TTL_S) -> list[Any]:
     keys = [key for key, _ in operations]
     packed = encode([operation for _, operation in operations])
-    kept: Any = server.execute_command("EVAL", WRITE_SCRIPT, len(keys), *keys, packed, ttl_s)
+    keep_s = encode([ttl_s] * len(keys))
+    kept: Any = server.execute_command("EVAL", WRITE_SCRIPT, len(keys), *keys, packed, ttl_s, keep_s)
     return list(kept)
 
 
@@ -232,3 +234,41 @@ async def test_two_routers_that_move_a_session_at_once_agree_on_one_home(redis_u
     assert len(keys) == 1
     assert homes == {home_of(server, keys[0]).decode()}
     assert homes < {"r1", "r2"}
+
+
+def test_each_key_is_kept_for_as_long_as_its_own_operation_says(server: redis.Redis) -> None:
+    operations = [holds("a", 100, 10), holds("b", 200, 20), ("home", "a", None)]
+    names_of = [KEY + b"1", KEY + b"2", KEY + b"3"]
+    packed, keep_s = encode(operations), encode([60, 600, 300])
+    server.execute_command("EVAL", WRITE_SCRIPT, 3, *names_of, packed, TTL_S, keep_s)
+    assert [server.ttl(name) for name in names_of] == [60, 600, 300]
+
+
+async def test_a_turn_that_nobody_will_go_on_with_is_forgotten_sooner_and_what_is_shared_is_not(
+    redis_url: str, server: redis.Redis
+) -> None:
+    fleet = fleet_of(1)
+    kind = ReturnClass.of("stop", 1, from_tool=False)
+    for number in range(500):  # of five hundred first turns nobody has come back within a quarter of an hour
+        fleet.returns.ended(number, kind, float(number))
+    fleet.returns.came_back(-1, 20_000.0)
+    assert fleet.returns.horizon_s(kind, LEAST_CHANCE) < LEAST_KEEP_S
+    request = chat(("system", "shared " * 200), ("user", "x " * 600))
+    assert request.prompt is not None
+    store = RedisStore(fleet, Options(parse(redis_url), ttl_s=TTL_S, deadline_s=0.5), "one", lambda: 0.0)
+    ticket = fleet.route(request, 0.0)
+    outcome = Outcome(OutcomeKind.COMPLETED, 200, Usage(finish_reason="stop"))
+    turn_end, shared = (store.names.turn(request.prompt.hashes[at]) for at in (-1, request.prompt.opening_blocks - 1))
+    async with AsyncExitStack() as stack:
+        telling = asyncio.ensure_future(store._telling.tell_forever())
+        stack.push_async_callback(store.close)
+        stack.callback(telling.cancel)
+        store.opened(ticket)
+        store.settled(ticket, fleet.settle(ticket, outcome, 0.0))
+
+        async def both_are_written() -> bool:
+            return server.exists(turn_end, shared) == 2
+
+        await eventually(both_are_written, "not all is written")
+    assert server.ttl(turn_end) == LEAST_KEEP_S
+    assert server.ttl(shared) > LEAST_KEEP_S
