@@ -13,7 +13,7 @@ compile() {
 		--custom-compile-command 'make lock' --only-binary :all: --output-file "$here/$output" "$@"
 }
 
-compile requirements.lock pyproject.toml --extra otel "$@"
+compile requirements.lock pyproject.toml --extra kv-events --extra otel --extra tokenizer "$@"
 $bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' |
 	compile build.lock - "$@"
 

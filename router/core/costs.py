@@ -202,7 +202,7 @@ class DecodeCost:
 
     @classmethod
     def mean(cls, costs: Iterable[tuple[DecodeCost, float]]) -> DecodeCost:
-        """Return the mean of a fleet's costs, each given with the replica's weight; of none, what is believed of all."""
+        """Return the mean of costs, each given with its replica's weight; of none, what is believed of all at first."""
         mean, rows = cls(), [[c * weight for c in cost._fit.coefficients] for cost, weight in costs]
         if rows:
             mean._fit.assume([sum(column) / len(rows) for column in zip(*rows, strict=True)])

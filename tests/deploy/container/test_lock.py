@@ -24,6 +24,8 @@ IMAGE = {
     "sys_platform": "linux", "platform_machine": "x86_64", "extra": "",
 }  # fmt: skip
 
+IMAGE_EXTRAS = ("kv-events", "otel", "tokenizer")
+
 each_lock = pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 
 
@@ -49,11 +51,12 @@ def pins(lock: Path) -> dict[str, Version]:
 
 
 def wanted(lock: Path) -> list[Requirement]:
-    """What pyproject.toml asks for: of the image, with the extra otel, or of its build."""
+    """What pyproject.toml asks for: of the image, with its extras, or of its build."""
     if lock.name == "build.lock":
         texts = PROJECT["build-system"]["requires"]
     else:
-        texts = PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["otel"]
+        extras = PROJECT["project"]["optional-dependencies"]
+        texts = PROJECT["project"]["dependencies"] + sum((extras[name] for name in IMAGE_EXTRAS), [])
     return [Requirement(text) for text in texts]
 
 
