@@ -25,6 +25,7 @@ from router.adapters.request_log import FLUSH_S, ChangeField, Line, RequestLog
 from router.adapters.tokenizer.agreement import Agreement
 from router.adapters.tokenizer.counts import TokenizerCounts
 from router.adapters.tokenizer.pieces import PieceCache
+from router.adapters.touch_metrics import TouchCounts
 from router.adapters.tracing.export import SpanExport
 from router.adapters.warm_up_metrics import WarmUpCounts
 from router.app.process.gate import Gate
@@ -32,6 +33,7 @@ from router.app.process.reloads import ReloadCollector, Reloads
 from router.core.fleet import Fleet
 from router.core.misses.types import Cause, TurnAccount
 from router.core.queue import Queue
+from router.core.touching.profit import Profit
 from router.core.types import Decision, EngineReport, Outcome, OutcomeKind, Prompt, Reason, RoutingRequest, Usage
 from router.ports import RequestRecord
 from router.proxy.plane import Limits, Plane
@@ -40,8 +42,8 @@ from tests.contract.pages import DOCS, Block, all_blocks, code, codes, pages, pr
 PAGE = DOCS / "reference" / "metrics.md"
 SECTIONS = (
     "Requests", "Where the time went", "Tokens", "Turns", "The queue", "The router's books of each replica",
-    "What the engines say", "Warm-up", "Sharing with other routers", "Stop and reload", "Traces", "Build", "Recording",
-    "Exact tokens", "KV cache events",
+    "What the engines say", "Warm-up", "Touches", "Sharing with other routers", "Stop and reload", "Traces", "Build",
+    "Recording", "Exact tokens", "KV cache events",
 )  # fmt: skip
 
 
@@ -83,6 +85,9 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     warm_up = WarmUpCounts()
     warm_up.count("r", "done", 100)
     registry.register(warm_up)
+    touches = TouchCounts(Profit(), lambda: 0, lambda: 0.0)
+    touches.count("r", "done")
+    registry.register(touches)
     registry.register(RecordingCounts())
     registry.register(KvEventsCollector({"r": Follower(fleet["r"], None, lambda: 0.0)}))
     registry.register(TokenizerCounts({"m": Agreement()}, {"": PieceCache()}))
