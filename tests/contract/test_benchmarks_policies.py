@@ -153,8 +153,8 @@ def test_they_were_measured_with_the_price_as_it_is() -> None:
     assert kept().weights == Weights()._asdict(), "make bench-policies ARGS='--traces DIR --pages'"
 
 
-def test_every_term_was_left_out_of_every_load_and_has_a_page() -> None:
-    assert kept().loads.keys() == LOADS.keys()
+def test_every_term_was_left_out_of_each_load_and_has_a_page() -> None:
+    assert {"conversation", "chats:4"} <= kept().loads.keys() <= LOADS.keys()
     for load, rows in kept().loads.items():
         assert set(ROWS) <= rows.keys(), load
     assert {page.stem for page in TERMS_PAGES.glob("*.md")} == {*TERMS, HOLDING, "worth"}
