@@ -26,7 +26,9 @@ NEW = ("new", "shared")
 """Reasons of a session's first request."""
 
 
-class _Returns(msgspec.Struct):
+class Returns(msgspec.Struct):
+    """How many sessions were away up to each bound, and beyond the last."""
+
     bounds_s: list[float] = []
     in_time: list[int] = []
     too_late: list[int] = []
@@ -34,7 +36,7 @@ class _Returns(msgspec.Struct):
 
 class _Window(Totals):
     reasons: dict[str, int] = {}
-    returns: _Returns = msgspec.field(default_factory=_Returns)
+    returns: Returns = msgspec.field(default_factory=Returns)
 
 
 class _Engine(msgspec.Struct):
@@ -59,7 +61,7 @@ class _Overview(msgspec.Struct):
     recording: _Recording | None = None
 
 
-class _Day(msgspec.Struct):
+class Day(msgspec.Struct):
     """Columns of `/api/history`, one number a step; None where no router ran."""
 
     step_s: float
@@ -97,7 +99,7 @@ async def _read(url: str) -> Live:
     admin = Admin(url)
     try:
         overview = await admin.told("api/overview", _Overview)
-        day = await admin.told("api/history", _Day, window="24h")
+        day = await admin.told("api/history", Day, window="24h")
         decisions = await admin.decisions(DECISIONS)
     finally:
         await admin.close()
@@ -112,7 +114,7 @@ async def _versions(urls: Sequence[str]) -> str | None:
     return ", ".join(sorted(found)) or None
 
 
-def live_of(overview: _Overview, day: _Day, decisions: Sequence[DecisionRow], vllm_version: str | None) -> Live:
+def live_of(overview: _Overview, day: Day, decisions: Sequence[DecisionRow], vllm_version: str | None) -> Live:
     """Return what the answers say."""
     window, span_s = overview.windows[WINDOW], max(1.0, min(WINDOW_S, overview.uptime_s))
     begun = sum(window.reasons.get(reason, 0) for reason in NEW)
@@ -137,7 +139,7 @@ def live_of(overview: _Overview, day: _Day, decisions: Sequence[DecisionRow], vl
     )
 
 
-def peak_of(day: _Day) -> tuple[float | None, float | None]:
+def peak_of(day: Day) -> tuple[float | None, float | None]:
     """Return requests/s and hit rate of the busiest step; None where there is nothing to go by."""
     requests = [count or 0 for count in day.requests]
     if not any(requests):
@@ -148,7 +150,7 @@ def peak_of(day: _Day) -> tuple[float | None, float | None]:
     return requests[at] / day.step_s, counted if reported is None else reported
 
 
-def think_bound_s(returns: _Returns, share: float) -> float | None:
+def think_bound_s(returns: Returns, share: float) -> float | None:
     """Return the end of the bin in which `share` (0 to 1) of the sessions that came back were back.
 
     Infinite for the last one; None where nobody came back.
@@ -168,7 +170,7 @@ def _prompt_p95(decisions: Sequence[DecisionRow]) -> float | None:
     return quantile(known, 0.95) if known else None
 
 
-def _lines(facts: Facts, peak_per_s: float | None, returns: _Returns) -> list[str]:
+def _lines(facts: Facts, peak_per_s: float | None, returns: Returns) -> list[str]:
     median_s, p90_s = think_bound_s(returns, 0.5), think_bound_s(returns, 0.9)
     return [
         f"arrivals in the last hour: {_number(facts.requests_per_s)} requests/s, {_number(facts.sessions_per_s)} new "

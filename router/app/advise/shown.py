@@ -8,9 +8,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from router.replay.advice.figures import cells, headings, measured_lines
+from router.replay.advice.figures import cells, headings
 from router.replay.advice.flags import commands, remark
-from router.replay.advice.record import Data, Decision
+from router.replay.advice.record import Data, Decision, lines_of
 from router.replay.advice.triggers import Trigger
 
 FIRED = {True: "fired", False: "holds", None: "not known"}
@@ -20,7 +20,7 @@ def print_decision(console: Console, decision: Decision) -> None:
     """Print what was measured, the table of rungs, the recommendation, and how to start it."""
     data, choice = decision.data, decision.choice
     console.print(f"{data.workload}, {data.fleet.replicas:,} x {data.fleet.kv_tokens:,} KV tokens", markup=False)
-    for line in [*measured_lines(decision.measured, decision.sizes, data.fleet.prefill_tokens_per_s)]:
+    for line in lines_of(decision):
         _say(console, f"- {line}")
     for line in decision.live_lines:
         _say(console, f"- live: {line}")

@@ -37,14 +37,14 @@ def number(figure: float, decimals: int) -> str:
     return NOTHING if isnan(figure) else f"{figure:,.{decimals}f}"
 
 
-def measured_lines(measured: Measured, sizes: Sizes, prefill_tokens_per_s: float) -> list[str]:
-    """Return the measured numbers as sentences without an end."""
+def measured_lines(measured: Measured, sizes: Sizes, prefill_tokens_per_s: float, fleet_tokens: int) -> list[str]:
+    """Return the measured numbers as sentences without an end; `fleet_tokens`: what all GPU caches hold."""
     return [
         _arrivals(measured),
         *_thinking(measured),
         _session(measured, sizes),
         _prefill(measured, prefill_tokens_per_s),
-        _present(measured, sizes),
+        _present(measured, sizes, fleet_tokens),
         f"hits at peak: {measured.peak_hit_ratio:.1%} at {measured.peak_requests_per_s:,.2f} requests/s, in the five "
         f"minutes from {measured.peak_start_s / 60:,.0f} min on; {measured.hit_ratio:.1%} overall, "
         f"{measured.ceiling_ratio:.1%} of a cache that never evicts",
@@ -88,10 +88,11 @@ def _prefill(measured: Measured, prefill_tokens_per_s: float) -> str:
     return f"prefill of a full history: {median_s:,.2f} s at the median, {p95_s:,.2f} s at p95"
 
 
-def _present(measured: Measured, sizes: Sizes) -> str:
+def _present(measured: Measured, sizes: Sizes, fleet_tokens: int) -> str:
     return (
         f"to hold all present sessions ({measured.present_sessions:,} at the fullest moment): "
-        f"{gib_of(measured.present_tokens, sizes.kv_token_bytes):,.1f} GiB, {measured.present_tokens:,} tokens"
+        f"{gib_of(measured.present_tokens, sizes.kv_token_bytes):,.1f} GiB, {measured.present_tokens:,} tokens; "
+        f"all GPU caches have {gib_of(fleet_tokens, sizes.kv_token_bytes):,.1f} GiB, {fleet_tokens:,} tokens"
     )
 
 

@@ -87,8 +87,7 @@ def markdown(decision: Decision) -> str:
         f"## Recommendation\n\n**{choice.chosen.rung.name}**"
         f"{'' if choice.met else ' (misses the target)'}; costs: {choice.chosen.rung.costs}.\n\n{choice.reason}",
         _commands(decision),
-        "## Measured\n\n"
-        + _bullets([*measured_lines(decision.measured, decision.sizes, data.fleet.prefill_tokens_per_s)]),
+        "## Measured\n\n" + _bullets(lines_of(decision)),
         *(["## Live\n\n" + _bullets(decision.live_lines)] if decision.live_lines else []),
         "## Tried\n\n" + _table(decision.tried),
         *([_bullets(decision.notes)] if decision.notes else []),
@@ -96,6 +95,13 @@ def markdown(decision: Decision) -> str:
         "## Data\n\nFor `warmroute advise --check`.\n\n```json\n" + _json(data) + "\n```",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def lines_of(decision: Decision) -> list[str]:
+    """Return what was measured, as it is to be read."""
+    fleet = decision.data.fleet
+    fleet_tokens = fleet.replicas * fleet.kv_tokens
+    return measured_lines(decision.measured, decision.sizes, fleet.prefill_tokens_per_s, fleet_tokens)
 
 
 def read_data(text: str) -> Data:

@@ -9,7 +9,7 @@ import pytest
 
 from router.app.advise.asked import Asked
 from router.app.advise.command import run_advise
-from router.app.advise.live import Live, _Day, _Returns, peak_of, read_live, think_bound_s
+from router.app.advise.live import Live, Day, Returns, peak_of, read_live, think_bound_s
 from router.app.replay.asked import Asked as Traffic
 from router.app.settings.sources import ConfigError
 from router.replay.advice.record import read_data
@@ -86,17 +86,17 @@ async def test_a_router_that_was_asked_nothing_yet(stage: Stage) -> None:
 
 
 def test_the_peak_is_the_busiest_step() -> None:
-    day = _Day(
+    day = Day(
         300.0, [None, 30, 600, 3], [None, 10, 1_000, 1], [None, 9, 400, 1], [None, 0, 0, 0], [None, 0, 0, 0]
     )  # fmt: skip
     assert peak_of(day) == (2.0, 0.4)
-    silent = _Day(300.0, [None, 6], [None, 0], [None, 0], [None, 100], [None, 25])
+    silent = Day(300.0, [None, 6], [None, 0], [None, 0], [None, 100], [None, 25])
     assert peak_of(silent) == (0.02, 0.25), "engines that say nothing in answers have counters"
-    assert peak_of(_Day(300.0, [None, 0], [None, 0], [None, 0], [None, 0], [None, 0])) == (None, None)
+    assert peak_of(Day(300.0, [None, 0], [None, 0], [None, 0], [None, 0], [None, 0])) == (None, None)
 
 
 def test_think_times_are_read_from_returns() -> None:
-    returns = _Returns([1.0, 10.0, 100.0], [5, 0, 3, 0], [0, 0, 1, 1])
+    returns = Returns([1.0, 10.0, 100.0], [5, 0, 3, 0], [0, 0, 1, 1])
     bounds = [think_bound_s(returns, share) for share in (0.5, 0.51, 0.9, 0.91)]
     assert bounds == [1.0, 100.0, 100.0, float("inf")]
-    assert think_bound_s(_Returns([1.0], [0, 0], [0, 0]), 0.5) is None
+    assert think_bound_s(Returns([1.0], [0, 0], [0, 0]), 0.5) is None

@@ -50,7 +50,8 @@ def test_a_person_finds_all_of_it(decision: Decision) -> None:
         "- a pinned session would be idle for 88% of the time: its turns take 4.0 s in the engine",
         "- cache of a session: 617 tokens, 617.00 GiB at the median, 617 tokens, 617.00 GiB at p95",
         "- prefill of a full history: 6.00 s at the median, 6.00 s at p95",
-        "- to hold all present sessions (5 at the fullest moment): 3,085.0 GiB, 3,085 tokens",
+        "- to hold all present sessions (5 at the fullest moment): 3,085.0 GiB, 3,085 tokens; all GPU caches have "
+        "10,000.0 GiB, 10,000 tokens",
         "| free, prefix cache | 50.0 | 100.0 | 2.00 | 2.00 | 0.0 | nothing |",
         "- asked: a router",
         "- a note",
