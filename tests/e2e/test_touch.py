@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from router.app.roster.touching import Body
+from router.core.curves import ReturnClass
 from router.core.touching.offers import Offer
 from router.core.touching.touching import Touching
 from router.sim.faults import Fault, FaultKind
@@ -210,3 +211,24 @@ async def test_what_is_kept_is_in_no_log_and_on_no_page(stage: Stage, caplog: py
     admin = await router.admin()
     pages = [(await admin.get(path)).text for path in ("/api/overview", "/api/fleet", "/metrics")]
     assert not any("old sailors" in text for text in [*pages, caplog.text])
+
+
+async def test_a_router_touches_by_itself_what_is_likely_to_come_back_too_late(stage: Stage) -> None:
+    replica = await stage.replica()
+    router = await stage.router(replica, touch=True, prefill_tokens_per_s=250)
+    toucher, fleet, now = router.house.toucher, router.house.fleet, router.house.plane.clock()
+    assert toucher is not None
+    for session in range(500):
+        fleet.returns.ended(session, ReturnClass.of("length", 1, from_tool=False), now - 9.0)
+        fleet.returns.came_back(session, now - 8.9)
+    await ask(stage, router, turn("ahab"))
+    await ask(stage, router, turn("bligh"))
+    books = router.books(replica)
+    toucher.look()
+    assert not toucher.touching.under_way, "nothing is evicted"
+    books.mirror.capacity_bytes = books.mirror.idle_bytes
+    toucher.touching.offers.pace(books).saw(0.0, router.house.plane.clock())
+    toucher.look()
+    await router.until(lambda: not toucher.touching.under_way)
+    assert json.loads(replica.requests[-1].body)["messages"] == turn("ahab")["messages"]
+    assert toucher.describe()["touches"] == {"done": 1}
