@@ -25,7 +25,7 @@ class World:
         self.touching: Touching[str] = Touching(self.fleet, keep_bytes, 0.02, 16 << 20)
 
     def send(self, name: str, now: float, *later: str) -> Ticket:
-        messages = [("user", f"{name} {number} " + BLOCK.decode()[:500]) for number in range(BLOCKS)]
+        messages = [("user", f"{name} {number} " + BLOCK[:500].decode()) for number in range(BLOCKS)]
         for text in later:
             messages += [("assistant", "yes"), ("user", text)]
         ticket = self.fleet.route(chat(*messages), now)
