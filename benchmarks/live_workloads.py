@@ -8,6 +8,8 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
+from os.path import commonprefix
 from pathlib import Path
 
 from benchmarks.chats import UNCOUNTED_SHARE, Workload
@@ -50,7 +52,10 @@ def messages_of(recorded: TraceRequest, salt: int, serial: int) -> list[dict[str
     blocks = recorded.block_hashes[: recorded.prompt_tokens // size]
     grouped = max(1, MESSAGE_TOKENS // size)
     names = [f"{salt:08x}{block:016x}" for block in blocks]
-    texts = [block_text(names[at : at + grouped], size, grouped) for at in range(0, len(names), grouped)]
+    texts = [
+        block_text(names[at : at + grouped], size, closed=at + grouped <= len(names))
+        for at in range(0, len(names), grouped)
+    ]
     rest_tokens = recorded.prompt_tokens - size * len(blocks) - GENERATION_PROMPT_TOKENS - END_TOKENS
     open_ended = len(blocks) % grouped != 0
     if not open_ended:
@@ -61,20 +66,55 @@ def messages_of(recorded: TraceRequest, salt: int, serial: int) -> list[dict[str
     return [{"role": "user", "content": one} for one in texts]
 
 
-def block_text(names: Sequence[str], size: int, grouped: int) -> str:
-    """Text of the blocks of one message. They hold its start, and its end, too, when there are as many as can be."""
+def turns_of(recorded: TraceRequest, salt: int, ends: Sequence[int]) -> list[dict[str, str]]:
+    """Text for the full blocks of a recorded prompt, whose messages also end where those of earlier turns did.
+
+    `ends`: numbers of blocks at which messages of the session's turn before ended, ascending; the last one is that
+    turn's end. A client sends its history as it was, message by message, so routers may look for a turn's end; of a
+    trace's last, partial block nobody knows what the next turn made of it, so it is left out.
+    """
+    size, blocks = recorded.block_tokens, recorded.block_hashes[: recorded.prompt_tokens // recorded.block_tokens]
+    names = [f"{salt:08x}{block:016x}" for block in blocks]
+    marks = [0, *ends]
+    texts = [block_text(names[start:end], size, closed=True) for start, end in pairwise(marks)]
+    return [{"role": "user", "content": one} for one in texts]
+
+
+def ends_of(blocks: Sequence[int], before: Sequence[int], ends: Sequence[int], grouped: int) -> list[int]:
+    """Where the messages of a prompt end: where those of the turn before did, as far as it goes on, then each so many.
+
+    `before`: blocks of the turn before; `ends`: where its messages ended.
+    """
+    same = len(commonprefix([list(blocks), list(before)]))
+    kept = [end for end in ends if end <= same]
+    start = kept[-1] if kept else 0
+    return [*kept, *range(start + grouped, len(blocks), grouped), len(blocks)] if start < len(blocks) else kept
+
+
+def block_text(names: Sequence[str], size: int, *, closed: bool) -> str:
+    """Text of the blocks of one message. They hold its start, and its end, too, where it is closed."""
     tokens = [size] * len(names)
     tokens[0] -= START_TOKENS
-    if len(names) == grouped:
+    if closed:
         tokens[-1] -= END_TOKENS
     return "".join(map(text, names, tokens))
+
+
+@dataclass(slots=True)
+class History:
+    """What a session has sent last."""
+
+    blocks: Sequence[int] = ()
+    ends: Sequence[int] = ()
 
 
 class Client:
     """Someone who asks what was recorded, request after request, whatever the answers are."""
 
-    def __init__(self, recorded: Once | Recorded, starts_s: float, session: str) -> None:
+    def __init__(self, recorded: Once | Recorded, starts_s: float, session: str, histories: dict[str, History]) -> None:
+        """`histories`: of all sessions, by name; shared by the clients of one run."""
         self.recorded, self.starts_s, self.session = recorded, starts_s, session
+        self.histories = histories
         self.taken = 0
 
     def next_turn(self, answer: str | None = None) -> ChatTurn | None:
@@ -83,18 +123,29 @@ class Client:
         if record is None:
             return None
         self.taken += 1
-        return turn_of(record, self.session, self.recorded.number, self.taken)
+        recorded = record.recorded
+        # An agent goes from one recorded session to the next.
+        name = f"{self.session}-{recorded.session_id}" if recorded.session_id else self.session
+        messages = self.messages(record, self.histories.setdefault(name, History()))
+        return turn_of(record, name, messages, self.taken)
+
+    def messages(self, record: Record, history: History) -> list[dict[str, str]]:
+        recorded, size = record.recorded, record.recorded.block_tokens
+        blocks = recorded.block_hashes[: recorded.prompt_tokens // size]
+        if not blocks:
+            return messages_of(recorded, record.salt, (self.recorded.number << 24) + self.taken)
+        ends = ends_of(blocks, history.blocks, history.ends, max(1, MESSAGE_TOKENS // size))
+        history.blocks, history.ends = blocks, ends
+        return turns_of(recorded, record.salt, ends)
 
 
-def turn_of(record: Record, session: str, client: int, number: int) -> ChatTurn:
+def turn_of(record: Record, name: str, messages: list[dict[str, str]], number: int) -> ChatTurn:
     recorded = record.recorded
-    # An agent goes from one recorded session to the next.
-    name = f"{session}-{recorded.session_id}" if recorded.session_id else session
     return ChatTurn(
         session_id=name,
         number=number,
         think_s=record.think_s,
-        messages=messages_of(recorded, record.salt, (client << 24) + number),
+        messages=messages,
         prompt_tokens=recorded.prompt_tokens,
         max_tokens=max(1, recorded.output_tokens),
         last=False,
@@ -109,8 +160,9 @@ class ByTimeStamps:
     duration_s: float
 
     def sessions(self) -> Iterator[Client]:
+        histories: dict[str, History] = {}
         for number, (one, session) in enumerate(zip(self.requests, conversations(self.requests), strict=True)):
-            yield Client(Once(number, one.arrives_s, one), one.arrives_s, f"conversation-{session}")
+            yield Client(Once(number, one.arrives_s, one), one.arrives_s, f"conversation-{session}", histories)
 
 
 def conversations(requests: Sequence[TraceRequest]) -> list[int]:
@@ -139,8 +191,9 @@ class LiveAgents:
     seed: int
 
     def sessions(self) -> Iterator[Client]:
+        histories: dict[str, History] = {}
         for client in self.agents.clients(self.seed):
-            yield Client(client, client.starts_s, f"agent-{client.number}")
+            yield Client(client, client.starts_s, f"agent-{client.number}", histories)
 
 
 def chat(options: argparse.Namespace, seed: int) -> Workload:

@@ -16,6 +16,11 @@ MOST_UTILISED = 0.95
 """Above this the fleet is full, and what is computed delays all that come for as long as it is."""
 
 
+MOVE_S = 0.5
+"""What it costs to leave a home whatever is there: a short session is computed again in no time, but who names a
+session, or looks at reasons, wants to see it stay where nothing is gained that anybody would notice."""
+
+
 class Weights(NamedTuple):
     """What a second of each term counts for beside a second of the request's own waiting. 0 leaves a term out.
 
@@ -52,14 +57,22 @@ def priced(weights: Weights) -> Policy:
 
     def price(ask: Ask) -> list[Score]:
         crowd = crowd_of(ask)
+        home_tokens = max(ask.matched_tokens) if ask.follow_up else 0
         rows = zip(ask.candidates, ask.matched_blocks, ask.matched_tokens, ask.reloaded_tokens, strict=True)
-        return [_score(weights, crowd, ask, *row) for row in rows]
+        return [_score(weights, crowd, ask, home_tokens, *row) for row in rows]
 
     return price
 
 
 def _score(
-    weights: Weights, crowd: Crowd, ask: Ask, replica: Replica, blocks: int, matched: int, reloaded: int
+    weights: Weights,
+    crowd: Crowd,
+    ask: Ask,
+    home_tokens: int,
+    replica: Replica,
+    blocks: int,
+    matched: int,
+    reloaded: int,
 ) -> Score:
     now = ask.now
     own_s = replica.prefill.seconds(ask.prompt_tokens - matched, matched, reloaded)
@@ -67,6 +80,8 @@ def _score(
     balance_s = own_s * (weights.following + weights.delay * crowd.delayed_per_s * (queue_s + own_s))
     if not ask.follow_up:
         balance_s += share_s(weights, crowd, replica, ask)
+    elif matched < home_tokens:
+        balance_s += MOVE_S
     evicted_s = replica.tail_chance(now) * own_s * (weights.evicted + weights.delay * crowd.delayed_per_s)
     streams_s = weights.stream * streams_s_of(replica, ask)
     total_s = queue_s + own_s + balance_s + evicted_s + streams_s

@@ -79,7 +79,7 @@ async def test_the_belief_is_wrong_by_what_an_engine_forgot(stage: Stage) -> Non
 async def test_saved_prefill_is_what_was_cached_over_the_learnt_rate(stage: Stage) -> None:
     router, replicas, found = await calm(stage, chats=2, count=3)
     for replica in replicas:
-        rate = router.books(replica).rate
+        rate = router.books(replica).prefill
         assert not rate.measured, "a rate that is learnt on the way has several values"
         saved = total(found["warmroute_saved_prefill_seconds_total"], replica=router.id_of(replica))
         assert saved == pytest.approx(replica.engine.stats.prefix_hits_tokens / rate.tokens_per_s)

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 from benchmarks.chats import Session
 from benchmarks.live import busy, of_better_rival, row
-from benchmarks.live_workloads import EXCERPT, KINDS, conversations, messages_of, title, with_defaults
+from benchmarks.live_workloads import (
+    EXCERPT,
+    KINDS,
+    conversations,
+    ends_of,
+    messages_of,
+    title,
+    turns_of,
+    with_defaults,
+)
 from router.replay.traces.types import TraceRequest, runs_of
 from router.sim.tokenizer import Tokenizer
 from router.sim.workload import ChatTurn
@@ -98,6 +107,25 @@ def test_blocks_that_the_answer_filled_are_no_part_of_the_prompt() -> None:
 
 def test_a_message_holds_a_thousand_tokens_of_blocks() -> None:
     assert [len(messages_of(recorded(range(64 * n)), 0, 0)) for n in (1, 2, 3)] == [1, 2, 3]
+
+
+@given(blocks, blocks, st.sampled_from([16, 512]))
+def test_the_next_turn_has_the_messages_of_the_one_before(history: list[int], more: list[int], size: int) -> None:
+    first, second = recorded(history, 3, size), recorded([*history, *more], 5, size)
+    grouped = max(1, 1_024 // size)
+    ends = ends_of(first.block_hashes, (), (), grouped)
+    later = ends_of(second.block_hashes, first.block_hashes, ends, grouped)
+
+    before, after = turns_of(first, 7, ends), turns_of(second, 7, later)
+    assert after[: len(before)] == before
+    assert len(Tokenizer().render_chat(after, None, False)) == size * len(second.block_hashes)
+
+
+def test_an_edited_turn_has_the_messages_before_the_edit() -> None:
+    ends = ends_of(range(10), (), (), 4)
+    assert ends == [4, 8, 10]
+    assert ends_of([*range(9), 99, 100, 101], range(10), ends, 4) == [4, 8, 12]
+    assert ends_of(range(9), range(10), ends, 4) == [4, 8, 9]
 
 
 def test_a_block_that_is_too_small_for_its_name_is_refused() -> None:

@@ -112,7 +112,7 @@ async def test_the_announcement_of_a_response_is_no_first_token(stage: Stage) ->
     """vLLM sends response.created before it prefills: the learnt speed must not come from that."""
     replica = await stage.replica()
     router = await stage.router(replica)
-    rate = router.books(replica).rate
+    rate = router.books(replica).prefill
     before = rate.tokens_per_s
     replica.state.driver.freeze()
     client = await stage.client(router)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from router.adapters.metrics.requests import GONE, MAX_MODEL_LABELS
+from router.core.costs import PrefillCost
 from router.core.types import OutcomeKind, Usage
 from tests.adapters.metrics.shown import Shown
 from tests.adapters.records import decision, record
@@ -98,9 +99,9 @@ def test_a_belief_that_is_off_counts_above_and_below() -> None:
 
 def test_what_is_saved_is_at_the_rate_of_its_time_and_as_reported_where_it_is() -> None:
     shown = Shown()
-    shown.fleet["r-1"].rate.assume(1_000.0)
+    shown.fleet["r-1"].prefill.assume(PrefillCost(1_000.0))
     shown.collector.request_finished(record(usage=Usage(500, 400)))
-    shown.fleet["r-1"].rate.assume(100.0)
+    shown.fleet["r-1"].prefill.assume(PrefillCost(100.0))
     shown.collector.request_finished(record(usage=Usage(), decision=decision(matched_tokens=30)))
     saved = shown.value("warmroute_saved_prefill_seconds_total", replica="r-1")
     assert saved is not None
