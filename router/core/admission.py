@@ -178,8 +178,9 @@ class Admission:
 
     def tick(self, now: float) -> Iterator[tuple[Waiting, Ticket]]:
         """Send what may be sent: rooms open without an event when time passes, and when other routers are done."""
+        waited_for = {place.replica for place in self.queue.places}
         for replica in list(self._fleet):
-            if self.queue:
+            if self.queue and (None in waited_for or replica.replica_id in waited_for):
                 yield from self._fill(replica, now)
         for place in self.queue.places:
             home = None if place.replica is None else self._fleet.get(place.replica)

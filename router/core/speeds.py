@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from router.core.batch import Mark
 from router.core.costs import DecodeCost, PrefillCost
@@ -31,8 +31,8 @@ class Speeds:
         self._all_timed = True
         self._unspread = 0
 
-    def spread(self, replicas: Collection[Replica]) -> None:
-        """Believe replicas that were not timed yet to be as fast as the mean of those that were.
+    def spread(self, replicas: Collection[Replica], told: Iterable[Replica] | None = None) -> None:
+        """Believe replicas that were not timed yet to be as fast as the mean of those that were; only those `told`.
 
         At the prior they would get no work in a fleet that is faster, and so never be timed.
         """
@@ -41,7 +41,7 @@ class Speeds:
         decoding = [(replica.decode, replica.weight) for replica in replicas if replica.decode.measured]
         step = DecodeCost.mean(decoding)
         self._all_timed = len(timed) == len(replicas)
-        for replica in replicas:
+        for replica in replicas if told is None else told:
             if not replica.prefill.measured:
                 replica.prefill.assume(mean, replica.weight)
             if not replica.decode.measured:
