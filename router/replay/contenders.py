@@ -8,6 +8,7 @@ from router.replay import oracles
 from router.replay.contender import Contender
 from router.replay.plan import Plan
 from router.replay.rivals.names import RIVALS, rival
+from router.replay.several import Several
 from router.replay.warmroute import NAMES as WARMROUTE
 from router.replay.warmroute import Warmroute
 from router.sim.engine import Engine
@@ -21,10 +22,12 @@ def names() -> list[str]:
 def contender_of(plan: Plan, engines: Sequence[Engine]) -> Contender:
     """Return the contender that a plan names, in front of `engines`; `plan.engine` is in the workload's blocks.
 
-    ValueError: nobody has this name.
+    ValueError: nobody has this name, or there can't be several of it.
     """
     if plan.policy in WARMROUTE:
-        return Warmroute(plan)
+        return Warmroute(plan) if plan.routers == 1 else Several(plan)
+    if plan.routers != 1 and plan.policy in names():
+        raise ValueError(f"{plan.policy} is replayed as one router, not as {plan.routers}: only Warmroute's share")
     if plan.policy in RIVALS:
         return rival(plan)
     if plan.policy in oracles.NAMES:

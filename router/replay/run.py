@@ -71,8 +71,6 @@ class Run:
         self, plan: Plan, workload: Workload, progress: Progress | None = None, make: Make = contender_of
     ) -> None:
         """Raises as `run`."""
-        if plan.routers != 1:
-            raise ValueError(f"one router can be replayed, not {plan.routers}")
         self.plan, self._progress = plan, progress
         self.listener: Listener | None = None
         self._engine = engine_of(plan, workload)

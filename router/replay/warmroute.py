@@ -26,6 +26,11 @@ NAMES = [f"{policy}{end}" for policy in POLICIES for end in ("", UNHELD)]
 """Warmroute's policies, each with its queue and without."""
 
 
+def policy_of(plan: Plan) -> Policy:
+    """Return the policy that a plan names. KeyError: there is none of this name."""
+    return POLICIES[plan.policy.removesuffix(UNHELD)]
+
+
 class CountingFleet(Fleet):
     """Counts how often requests are decided on."""
 
@@ -43,13 +48,13 @@ class CountingFleet(Fleet):
 class Warmroute:
     """A contender. Replica n is `rn` in its fleet."""
 
-    def __init__(self, plan: Plan, policy: Policy | None = None) -> None:
+    def __init__(self, plan: Plan, policy: Policy | None = None, fleet: CountingFleet | None = None) -> None:
         """Start with the plan's replicas, all cold. `policy`: in place of the one that the plan names.
 
-        KeyError: there is no policy of this name.
+        `fleet`: one that other routers have as well. KeyError: there is no policy of this name.
         """
-        self._policy = policy or POLICIES[plan.policy.removesuffix(UNHELD)]
-        self.fleet = CountingFleet(self._policy, INDEX_BYTES)
+        self._policy = policy or policy_of(plan)
+        self.fleet = CountingFleet(self._policy, INDEX_BYTES) if fleet is None else fleet
         depth_s = 0.0 if plan.policy.endswith(UNHELD) else plan.queue_depth_s
         self.admission = Admission(self.fleet, Rules(depth_s, plan.max_queue_wait_s))
         self._numbers = {f"r{number}": number for number in range(plan.replicas)}
@@ -57,8 +62,9 @@ class Warmroute:
         self._tickets: dict[int, Ticket] = {}
         self._held: dict[int, Call] = {}
         """By the number of what waits."""
-        for name in self._names:
-            self.fleet.add(name)
+        if fleet is None:
+            for name in self._names:
+                self.fleet.add(name)
         self.touches = Touches(self.fleet, INDEX_BYTES) if plan.touch else None
 
     def arrived(self, call: Call, now: float) -> Send | Hold | Refuse:

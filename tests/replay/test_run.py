@@ -152,7 +152,7 @@ def test_nothing_is_left_at_the_end(policy: str) -> None:
     ("changes", "problem"),
     [
         ({"policy": "best"}, "no policy 'best'; there are affinity"),
-        ({"routers": 2}, "one router can be replayed, not 2"),
+        ({"routers": 2}, "rr is replayed as one router, not as 2"),
         ({"replicas": 0}, "at least one replica, not 0"),
         ({"speeds": (1.0, 0.0)}, "speeds are above 0, not 0"),
     ],
