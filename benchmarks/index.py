@@ -45,7 +45,7 @@ def fill(fleet: Fleet, sessions: int, tokens: int) -> int:
     while count < sessions or sum(replica.mirror.idle_bytes for replica in fleet) < goal_bytes:
         request = turn(chance, count)
         ticket = fleet.route(request, count * 0.01)
-        fleet.first_byte(ticket, count * 0.01 + 0.01 + ticket.entry.uncached_tokens / 8_000)
+        fleet.first_byte(ticket, count * 0.01 + 0.01 + ticket.entry.work.uncached / 8_000)
         tokens_in = 0 if request.prompt is None else request.prompt.ends_bytes[-1] // BYTES_PER_TOKEN
         usage = Usage(tokens_in, ticket.decision.matched_tokens, 200, "stop")
         fleet.settle(ticket, Outcome(OutcomeKind.COMPLETED, 200, usage), count * 0.01 + 5)

@@ -98,6 +98,7 @@ class Fleet:
         if replica is fresh:
             self.index.add(replica.mirror)
             self._shortlist.add(replica)
+            self.index.list_elsewhere(self._shortlist.block_bytes)
         if self._tie_seed:
             replica.last_chosen = -1 - xxhash.xxh3_64_intdigest(replica_id.encode(), self._tie_seed)
         self._speeds.spread(self._replicas.values(), (replica,))

@@ -18,12 +18,13 @@ EVICTION_BATCH = 64
 class Index:
     """All mirrors, turn ends and homes. A mirror that was never added, or has left, is kept but does not count."""
 
-    __slots__ = ("_blocks", "_max_blocks", "_mirrors", "homes", "turns")
+    __slots__ = ("_blocks", "_blocks_bytes", "_entry_bytes", "_mirrors", "homes", "turns")
 
     def __init__(self, limit_bytes: int) -> None:
         """`limit_bytes` bounds the memory of all entries, each taken at its worst moment."""
         link_limit = max(1, int(limit_bytes * LINKS_SHARE / 2 / LINK_BYTES))
-        self._max_blocks = (limit_bytes - 2 * link_limit * LINK_BYTES) // ENTRY_BYTES
+        self._blocks_bytes = limit_bytes - 2 * link_limit * LINK_BYTES
+        self._entry_bytes = ENTRY_BYTES
         self._mirrors: dict[int, Mirror] = {}
         self._blocks = 0
         self.turns = TurnEnds(link_limit)
@@ -33,7 +34,7 @@ class Index:
     @property
     def size_bytes(self) -> int:
         """Memory of the index, each entry at its worst moment (see `ENTRY_BYTES` and `LINK_BYTES`)."""
-        return self._blocks * ENTRY_BYTES + (len(self.turns) + len(self.homes)) * LINK_BYTES
+        return self._blocks * self._entry_bytes + (len(self.turns) + len(self.homes)) * LINK_BYTES
 
     def add(self, mirror: Mirror) -> None:
         """Count a mirror in, with what it holds."""
@@ -45,6 +46,10 @@ class Index:
         """Count a mirror out: its replica has left."""
         if self._mirrors.pop(id(mirror), None) is not None:
             self._blocks -= len(mirror)
+
+    def list_elsewhere(self, bytes_each: int) -> None:
+        """Count so many bytes more for each block: another table names it, too."""
+        self._entry_bytes = ENTRY_BYTES + bytes_each
 
     def hold(self, mirror: Mirror, prompt: Prompt) -> Lease | None:
         """Hold a prompt's blocks, which are resident from now on; None where the index has no room for them."""
@@ -88,7 +93,7 @@ class Index:
 
     def make_room(self, blocks: int = 0) -> bool:
         """Forget the stalest blocks of all mirrors until `blocks` more fit; False when too many are in use."""
-        while self._blocks + blocks > self._max_blocks:
+        while (self._blocks + blocks) * self._entry_bytes > self._blocks_bytes:
             idle = [(stamp, m) for m in self._mirrors.values() if (stamp := m.oldest_stamp()) is not None]
             if not idle:
                 return False

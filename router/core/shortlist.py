@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from router.core.candidates import Candidates, fit
-from router.core.holders import Holders
+from router.core.holders import HOLDER_BYTES, Holders
 from router.core.replica import Replica
 from router.core.types import ReplicaId, RoutingRequest
 
@@ -65,6 +65,11 @@ class Shortlist:
         self._everyone: list[Replica] = []
         self.holders: Holders | None = None
         """None while the fleet has never been large."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Memory that each block takes here beside its mirror."""
+        return 0 if self.holders is None else HOLDER_BYTES
 
     def add(self, replica: Replica) -> None:
         """Take a replica in; with more than `LARGE` of them, look at what they hold from now on."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.core.fleet import Fleet
+from router.core.holders import HOLDER_BYTES
 from router.core.price import Weights, affinity, priced
 from router.core.shortlist import HOLDERS, LARGE, SAMPLED
 from router.core.ticket import Ticket
@@ -197,3 +198,12 @@ def test_a_fleet_that_grows_knows_what_its_replicas_hold() -> None:
     for home in set(homes):
         fleet.remove(home)
     assert not {fleet.explain(turn, 1.0).replica for turn in turns} & set(homes)
+
+
+def test_the_index_of_a_large_fleet_counts_what_the_shortlist_takes() -> None:
+    small, fleet = large(LARGE), large(LARGE + 1)
+    for one in (small, fleet):
+        answered(one, chat(("user", "x" * 512 * 20)), 0.0)
+    blocks = sum(len(replica.mirror) for replica in fleet)
+    assert blocks >= 20
+    assert fleet.index.size_bytes - small.index.size_bytes == HOLDER_BYTES * blocks
