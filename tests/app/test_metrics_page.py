@@ -75,6 +75,7 @@ async def everything(stage: Stage, redis_url: str, otlp_url: str, model: Path) -
         otlp_endpoint=otlp_url,
         tokenizer=str(model),
         kv_events="auto",
+        touch=True,
         **sharing,
     )
     await router.until(lambda: all(router.books(replica).report.kv_tokens for replica in replicas))

@@ -41,7 +41,7 @@ OTHERS_FLAGS = {
     *("--gpu-memory-utilization", "--max-model-len", "--kv-cache-dtype"),
     *("--enable-mesh", "--session-key", "--routing-logic"),  # SMG's, production-stack's
     *("--continue", "--last"),  # Claude Code's, Codex'
-    "--help",
+    *("--help", "--long"),  # everybody's, zstd's
     *("--build-arg", "--sbom", "--stop-timeout", "--upgrade"),  # docker's, and uv's behind make lock
     *("--detach", "--env-file", "--no-recreate", "--profile", "--scale", "--wait"),  # docker compose's
     *("--max-num-batched-tokens", "--block-size", "--scheduling-policy", "--enable-prefix-caching"),  # tune.md

@@ -90,7 +90,7 @@ def test_every_field_that_is_kept(heading: str, number: int, kinds: tuple[Any, .
 
 def test_the_head_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    write(path, Saved(bytes(16), Snapshot(0, [], [], [], {})))
+    write(path, Saved(bytes(16), Snapshot(0, [], [], [], {}, ())))
     head, _, rest = path.read_bytes().partition(b"\n")
     rows = table(PAGE, "The state file")
     assert codes(rows[0][2]) == [head.decode().replace(sys.byteorder, "little")]
@@ -106,7 +106,7 @@ def test_another_head_is_refused_as_said(tmp_path: Path, caplog: pytest.LogCaptu
     assert read(path) is None
     assert "is not a state file" in caplog.text
     with pytest.raises(FileExistsError):
-        write(path, Saved(bytes(16), Snapshot(0, [], [], [], {})))
+        write(path, Saved(bytes(16), Snapshot(0, [], [], [], {}, ())))
 
 
 def test_the_numbers() -> None:

@@ -3,13 +3,13 @@ import sys
 import msgspec
 import pytest
 import xxhash
-from router.core.token_size import TokenSize
 
 from router.core.bounded import LINK_BYTES
 from router.core.fleet import Fleet
 from router.core.prompt import session_hash
 from router.core.residency import ENTRY_BYTES
 from router.core.snapshot import LAYOUT, Releases, Snapshot, restore, restore_replica, take, taking
+from router.core.token_size import TokenSize
 from router.core.types import EngineReport, Outcome, OutcomeKind, RoutingRequest, Usage
 from tests.core.worlds import SCOPE, answered, chat, fleet_of, prompt
 

@@ -1,4 +1,5 @@
 import pytest
+
 from router.core.token_size import TokenSize
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from router.core.token_size import TokenSize
 
 from router.core.prompt import PromptBuilder
+from router.core.token_size import TokenSize
 from router.core.tokens import TokenScale, TurnEnds
 from router.core.types import Prompt
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from router.core.fleet import Fleet
-from router.core.policy import POLICIES
+from router.core.policies import POLICIES
 from router.core.ticket import Ticket
 from router.core.types import EngineReport, Outcome, OutcomeKind, RoutingRequest, Usage
 from router.proxy.openai import read_request
