@@ -9,7 +9,7 @@ import pytest
 
 from router.app.advise.asked import Asked
 from router.app.advise.command import run_advise
-from router.app.advise.live import Live, Day, Returns, peak_of, read_live, think_bound_s
+from router.app.advise.live import Day, Live, Returns, peak_of, read_live, think_bound_s
 from router.app.replay.asked import Asked as Traffic
 from router.app.settings.sources import ConfigError
 from router.replay.advice.record import read_data
