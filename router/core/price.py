@@ -38,8 +38,8 @@ class Weights(NamedTuple):
     evicted: float = 8.0
     """Work to be done again for lack of room, where nobody is delayed."""
     stream: float = 0.3
-    """Waiting for the end of an answer, one's own and others'. Less than for its beginning: at 1 the hits that are given
-    up for even streams cost chats a tenth of their TTFT."""
+    """Waiting for the end of an answer, one's own and others'. Less than for its beginning: at 1 the hits that are
+    given up for even streams cost chats a tenth of their TTFT."""
 
 
 class Crowd(NamedTuple):

@@ -66,7 +66,8 @@ def test_names_of_older_releases_are_read() -> None:
 def test_old_and_new_names_on_one_page_are_the_same_counts() -> None:
     """Releases around 0.10 show both for a while: nothing is counted twice."""
     lines = PAGE.splitlines()
-    both = [line.replace("vllm:prefix_cache_", "vllm:gpu_prefix_cache_") for line in lines if "vllm:prefix_cache" in line]
+    hits = [line for line in lines if "vllm:prefix_cache" in line]
+    both = [line.replace("vllm:prefix_cache_", "vllm:gpu_prefix_cache_") for line in hits]
     both += [line.replace("vllm:kv_cache_usage", "vllm:gpu_cache_usage") for line in lines if "kv_cache_usage" in line]
     assert parse_report(PAGE + "\n".join(both) + "\n") == READ
 

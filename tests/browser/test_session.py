@@ -41,8 +41,8 @@ async def test_its_turns_are_those_of_the_api(stage: Stage, viewer: Viewer) -> N
     assert len(scores) > 1
     assert await why.locator(".scores tbody tr").count() == len(scores)
     terms = ("total_s", "queue_s", "own_s", "balance_s", "evicted_s", "streams_s")
-    for row, score in zip(await why.locator(".scores tbody tr").all(), scores, strict=True):
-        assert (await row.locator("td").all_inner_texts())[: len(terms)] == [seconds(score[term]) for term in terms]
+    for line, score in zip(await why.locator(".scores tbody tr").all(), scores, strict=True):
+        assert (await line.locator("td").all_inner_texts())[: len(terms)] == [seconds(score[term]) for term in terms]
     await viewer.page.keyboard.press("Escape")
     assert not await dialog.is_visible()
     assert await button.evaluate("each => each === document.activeElement"), "the focus is back where it was"

@@ -50,7 +50,7 @@ def corpus() -> Iterator[str]:
 
 def make_tokenizer(out: Path) -> dict[str, int]:
     """Train and write the tokenizer; return the ids of the special tokens."""
-    from tokenizers import (  # type: ignore[import-not-found]
+    from tokenizers import (
         AddedToken,
         Tokenizer,
         decoders,
@@ -81,7 +81,8 @@ def make_tokenizer(out: Path) -> dict[str, int]:
         "chat_template": CHAT_TEMPLATE,
     }
     (out / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    return {name: tokenizer.token_to_id(name) for name in SPECIAL}
+    ids = {name: tokenizer.token_to_id(name) for name in SPECIAL}
+    return {name: number for name, number in ids.items() if number is not None}
 
 
 def make_config(out: Path, special: dict[str, int], hidden: int, layers: int) -> None:

@@ -112,8 +112,8 @@ def _touched(outcome: Outcome) -> str:
     told = outcome.touches
     return (
         f"{outcome.plan.policy}: {told['touches']:,.0f} touches; seconds of prefill: {told['touch_saved_s']:.1f} "
-        f"saved by {told['touch_hits']:,.0f} hits, {told['touch_lost_s']:.1f} lost by {told['touch_misses']:,.0f} misses, "
-        f"{told['touch_spent_s']:.1f} spent"
+        f"saved by {told['touch_hits']:,.0f} hits, {told['touch_lost_s']:.1f} lost by {told['touch_misses']:,.0f} "
+        f"misses, {told['touch_spent_s']:.1f} spent"
     )
 
 
