@@ -122,6 +122,9 @@ bench-index: $(STAMP) ## memory of the index
 bench-holding: $(STAMP) ## what requests gain that are held in the router, offline
 	@$(BIN)/python -m benchmarks.holding $(ARGS)
 
+bench-growing: $(STAMP) ## many replicas and routers, with old news of each other; replicas of unequal speed, offline
+	@$(BIN)/python -m benchmarks.growing $(ARGS)
+
 bench-overload: $(STAMP) ## more load than the fleet can take, live
 	@$(BIN)/python -m benchmarks.overload $(ARGS)
 
