@@ -226,9 +226,12 @@ async def test_a_router_touches_by_itself_what_is_likely_to_come_back_too_late(s
     books = router.books(replica)
     toucher.look()
     assert not toucher.touching.under_way, "nothing is evicted"
-    books.mirror.capacity_bytes = books.mirror.idle_bytes
-    toucher.touching.offers.pace(books).saw(0.0, router.house.plane.clock())
-    toucher.look()
-    await router.until(lambda: not toucher.touching.under_way)
+    while not toucher.describe()["touches"].get("done"):  # on a slow machine they are too late to be worth it
+        await ask(stage, router, turn("ahab"))
+        await ask(stage, router, turn("bligh"))
+        books.mirror.capacity_bytes = books.mirror.idle_bytes
+        toucher.touching.offers.pace(books).saw(0.0, router.house.plane.clock())
+        toucher.look()
+        await router.until(lambda: not toucher.touching.under_way)
     assert json.loads(replica.requests[-1].body)["messages"] == turn("ahab")["messages"]
     assert toucher.describe()["touches"] == {"done": 1}

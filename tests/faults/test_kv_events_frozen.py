@@ -3,6 +3,7 @@
 import pytest
 
 from router.adapters.kv_events import follower as following
+from tests.rig.client import chat
 from tests.rig.event_fleet import CALM, caught_up, engine, follower, live, publisher, turn
 from tests.rig.stage import Stage
 from tests.rig.talks import ChatTalk
@@ -25,7 +26,7 @@ async def test_the_mirror_stands_in_until_it_publishes_again(stage: Stage) -> No
     await caught_up(router, replica)
     publisher(replica).faults.frozen = True
     while follower(router, replica).live:
-        answer, _ = await turn(stage, router, talk)
+        assert (await stage.ask(router, chat("still there?", max_tokens=1))).status == 200
     answer, cached = await turn(stage, router, talk)
     assert (answer.reason, answer.status) == ("warm", 200)
     assert cached > 0

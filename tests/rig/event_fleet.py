@@ -49,5 +49,5 @@ async def caught_up(router: Router, replica: SimReplica) -> None:
 async def turn(stage: Stage, router: Router, talk: ChatTalk, **more: Any) -> tuple[Answer, int]:
     """Take a conversation one turn on; return the answer, and how many tokens the engine had cached."""
     answer = await stage.ask(router, chat(**talk.ask(), **more))
-    assert answer.status == 200
+    assert answer.status == 200, answer.body
     return answer, talk.take(answer)[1]
