@@ -241,7 +241,3 @@ class DecodeCost:
 def _sane(first: float, second: float, third: float, elapsed_s: float) -> bool:
     counts = (first, second, third)
     return isfinite(sum(counts)) and min(counts) >= 0 and max(counts) <= MOST_TOKENS and 0 < elapsed_s <= LONGEST_S
-
-
-NOISE = 0.3
-PAIRS = 0.3
