@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import partial
 
 from router.core.admission import QueueFullError
@@ -16,7 +17,7 @@ from router.proxy.inquiry import Inquiry
 from router.proxy.plane import Plane
 
 
-class Placing:
+class Placing(ABC):
     """The part of an exchange that ends with a ticket for a replica, or with an error; the exchange adds the rest."""
 
     def __init__(self, plane: Plane, incoming: Incoming) -> None:
@@ -36,21 +37,21 @@ class Placing:
         """How long it waited for a replica with room."""
         self._waiting: Waiting | None = None
 
+    @abstractmethod
     def look(self, now: float) -> None:
         """See `plane.Active`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cut(self, error: RouterError) -> None:
         """See `plane.Active`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fail(self, error: RouterError, message: str | None = None, retry_after_s: float | None = None) -> None:
         """Answer with an error of the router's own; `message` and `retry_after_s` where this case has its own."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _try(self, ticket: Ticket) -> None:
         """Make an attempt on the ticket's replica."""
-        raise NotImplementedError
 
     # Route
 

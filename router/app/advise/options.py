@@ -5,7 +5,24 @@ from typing import Annotated
 
 import typer
 
-TRAFFIC, FLEET, TRIED, OUTPUT = "Traffic", "Fleet", "What is tried", "Output"
+from router.app.replay.traffic_options import (
+    FLEET,
+    OUTPUT,
+    TRAFFIC,
+    BlockTokens,
+    Closed,
+    Jobs,
+    KvTokens,
+    Live,
+    Minutes,
+    ModelProfile,
+    RateScale,
+    Replicas,
+    Seed,
+    WarmUp,
+)
+
+TRIED = "What is tried"
 
 HOST_SPEED = "20G"
 """A third of what PCIe 5.0 x16 can do at its best (63 GB/s): copies go in blocks, and both ways."""
@@ -27,55 +44,16 @@ def advise(  # noqa: PLR0913, PLR0917 - one argument for each option
         str | None,
         typer.Option(metavar="URL", help="Admin port of a running router, to be asked, too.", rich_help_panel=TRAFFIC),
     ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(metavar="MINUTES", min=0.01, help="How much is counted, as in replay.", rich_help_panel=TRAFFIC),
-    ] = None,
-    warm_up: Annotated[
-        float | None,
-        typer.Option(metavar="MINUTES", min=0, help="Before those, not counted.", rich_help_panel=TRAFFIC),
-    ] = None,
-    rate_scale: Annotated[
-        float,
-        typer.Option(
-            metavar="FACTOR", min=0.001, help="How many times as fast requests come.", rich_help_panel=TRAFFIC
-        ),
-    ] = 1.0,
-    closed: Annotated[
-        bool, typer.Option("--closed", help="Sessions wait for their answers, as in replay.", rich_help_panel=TRAFFIC)
-    ] = False,
-    live: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=1, help="Coding agents at once. [dim]\\[default: 40]", rich_help_panel=TRAFFIC
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, help="Another one, as in replay.", rich_help_panel=TRAFFIC)
-    ] = 1,
-    replicas: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT",
-            min=1,
-            help="Engines there are. [dim]\\[default: the router's, else the recording's, else 8]",
-            rich_help_panel=FLEET,
-        ),
-    ] = None,
-    kv_tokens: Annotated[
-        str | None,
-        typer.Option(metavar="TOKENS", help="What an engine's KV cache holds, such as 300k.", rich_help_panel=FLEET),
-    ] = None,
-    block_tokens: Annotated[
-        int | None,
-        typer.Option(metavar="TOKENS", min=1, help="Of a block, for chats.", rich_help_panel=FLEET),
-    ] = None,
-    model_profile: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="How fast engines are: a model on a GPU, as published.", rich_help_panel=FLEET
-        ),
-    ] = "default",
+    minutes: Minutes = None,
+    warm_up: WarmUp = None,
+    rate_scale: RateScale = 1.0,
+    closed: Closed = False,
+    live: Live = None,
+    seed: Seed = 1,
+    replicas: Replicas = None,
+    kv_tokens: KvTokens = None,
+    block_tokens: BlockTokens = None,
+    model_profile: ModelProfile = "default",
     kv_token_bytes: Annotated[
         int | None,
         typer.Option(
@@ -141,12 +119,7 @@ def advise(  # noqa: PLR0913, PLR0917 - one argument for each option
     driver: Annotated[
         str | None, typer.Option(metavar="RELEASE", help="GPU driver, for the record.", rich_help_panel=OUTPUT)
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=1, help="Runs at a time. [dim]\\[default: one a core]", rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    jobs: Jobs = None,
 ) -> int:
     """Say what to keep between a session's turns, from recorded traffic: nothing more, host memory, a store, GPUs."""
     from router.app.advise.asked import Asked

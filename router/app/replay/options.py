@@ -5,7 +5,21 @@ from typing import Annotated
 
 import typer
 
-TRAFFIC, FLEET, OUTPUT = "Traffic", "Fleet", "Output"
+from router.app.replay.traffic_options import (
+    FLEET,
+    OUTPUT,
+    BlockTokens,
+    Closed,
+    Jobs,
+    KvTokens,
+    Live,
+    Minutes,
+    ModelProfile,
+    RateScale,
+    Replicas,
+    Seed,
+    WarmUp,
+)
 
 
 def replay(  # noqa: PLR0913, PLR0917 - one argument for each option
@@ -21,76 +35,16 @@ def replay(  # noqa: PLR0913, PLR0917 - one argument for each option
             rich_help_panel=OUTPUT,
         ),
     ] = "",
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MINUTES",
-            min=0.01,
-            help="How much is counted. [dim]\\[default: the trace; chats 10, agents 20]",
-            rich_help_panel=TRAFFIC,
-        ),
-    ] = None,
-    warm_up: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MINUTES",
-            min=0,
-            help="Before those, not counted. [dim]\\[default: 0; chats 2, agents 10]",
-            rich_help_panel=TRAFFIC,
-        ),
-    ] = None,
-    rate_scale: Annotated[
-        float,
-        typer.Option(
-            metavar="FACTOR", min=0.001, help="How many times as fast requests come.", rich_help_panel=TRAFFIC
-        ),
-    ] = 1.0,
-    closed: Annotated[
-        bool,
-        typer.Option(
-            "--closed",
-            help="Each session's next request comes its think time after its answer, not at its time stamp.",
-            rich_help_panel=TRAFFIC,
-        ),
-    ] = False,
-    live: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=1, help="Coding agents at once. [dim]\\[default: 40]", rich_help_panel=TRAFFIC
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="NUMBER", min=1, help="Another one: other chats, or a later start.", rich_help_panel=TRAFFIC
-        ),
-    ] = 1,
-    replicas: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=1, help="Engines. [dim]\\[default: the recording's, else 8]", rich_help_panel=FLEET
-        ),
-    ] = None,
-    kv_tokens: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKENS",
-            help="What an engine's KV cache holds, such as 300k. [dim]\\[default: the recording's, else the profile's]",
-            rich_help_panel=FLEET,
-        ),
-    ] = None,
-    block_tokens: Annotated[
-        int | None,
-        typer.Option(
-            metavar="TOKENS", min=1, help="Of a block, for chats: a trace has its own.", rich_help_panel=FLEET
-        ),
-    ] = None,
-    model_profile: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="How fast engines are: a model on a GPU, as published.", rich_help_panel=FLEET
-        ),
-    ] = "default",
+    minutes: Minutes = None,
+    warm_up: WarmUp = None,
+    rate_scale: RateScale = 1.0,
+    closed: Closed = False,
+    live: Live = None,
+    seed: Seed = 1,
+    replicas: Replicas = None,
+    kv_tokens: KvTokens = None,
+    block_tokens: BlockTokens = None,
+    model_profile: ModelProfile = "default",
     speeds: Annotated[
         str,
         typer.Option(
@@ -127,12 +81,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one argument for each option
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with plots.", rich_help_panel=OUTPUT)
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="COUNT", min=1, help="Runs at a time. [dim]\\[default: one a core]", rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    jobs: Jobs = None,
 ) -> int:
     """Replay recorded traffic through Warmroute and other routers' policies over simulated engines, and compare."""
     from router.app.replay.asked import Asked
