@@ -7,11 +7,11 @@ blocks, which makes the match of a prompt a binary search.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from router.core.leases import ANSWER_BITS, Lease, Release, Watch, released
+from router.core.resident import Resident
 from router.core.types import Prompt
 
 ENTRY_BYTES = 220
@@ -25,7 +25,7 @@ FULL_RATIO = 0.95
 """A mirror with less than this of its capacity resident evicts nothing soon: a request's own size is a few per cent."""
 
 
-class Mirror:
+class Mirror(Resident):
     """What one replica is believed to hold. Sizes in bytes of canonical prompt.
 
     An idle block is known by the stamp of its last release, whole milliseconds and never the same twice. Releases stand
@@ -33,9 +33,6 @@ class Mirror:
     """
 
     __slots__ = (
-        "_answers",
-        "_held",
-        "_idle",
         "_last_stamp",
         "_leases",
         "_released_blocks",
@@ -49,9 +46,7 @@ class Mirror:
     )
 
     def __init__(self) -> None:
-        self._held: dict[int, int] = {}
-        self._idle: dict[int, int] = {}
-        self._answers: dict[int, int] = {}
+        super().__init__()
         self._leases: dict[int, Lease] = {}
         """Leases not yet released, by identity: what a snapshot knows of requests in flight."""
         self._unsure: set[int] = set()
@@ -66,53 +61,6 @@ class Mirror:
         """Size of the engine's cache, as canonical bytes; infinite until it is known."""
         self.epoch = 0
         """Grows when the replica lost everything: leases of an earlier epoch release nothing."""
-
-    def __len__(self) -> int:
-        return len(self._held) + len(self._idle)
-
-    def match(self, hashes: list[int], guess: int = 0) -> int:
-        """Return how many leading blocks are resident. A good `guess`, as another replica's match, saves the search."""
-        held, idle = self._held, self._idle
-        if guess:
-            last = hashes[guess - 1]
-            if last in idle or last in held:
-                if guess == len(hashes):
-                    return guess
-                after = hashes[guess]
-                if after not in idle and after not in held:
-                    return guess
-        first = hashes[0]
-        if first not in idle and first not in held:
-            return 0
-        low, high = 1, len(hashes)
-        while low < high:
-            middle = (low + high + 1) >> 1
-            block = hashes[middle - 1]
-            if block in idle or block in held:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def blocks(self) -> list[int]:
-        """Return all resident prompt blocks."""
-        return [*self._held, *(block for block in self._idle if block not in self._answers)]
-
-    def used_since(self, hashes: Sequence[int], stamp: int) -> int:
-        """Return how many leading blocks are held, or were used after `stamp` (ms): those that others share.
-
-        Who uses a block uses its parents, so it is a binary search.
-        """
-        held, idle = self._held, self._idle
-        return bisect_left(hashes, True, key=lambda block: block not in held and idle.get(block, -1) <= stamp)
-
-    def holds(self, block: int) -> bool:
-        """Tell whether a block is resident."""
-        return block in self._idle or block in self._held
-
-    def holds_answer(self, leaf: int) -> bool:
-        """Tell whether the answer to the prompt that ends in `leaf` is resident."""
-        return (leaf ^ ANSWER_BITS) in self._idle
 
     def acquire(self, prompt: Prompt, matched: int) -> Lease:
         """Hold all blocks of a prompt whose first `matched` are resident; the rest counts as resident from now on."""
