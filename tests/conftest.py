@@ -19,8 +19,11 @@ from tests.rig.stage import Stage
 
 # How long anything takes is no property of the code: machines are busy, and the first draw of text makes a table that
 # takes seconds where nothing is cached.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("house")
+#
+# `fast` is what every run takes; `make fuzz` takes `deep` (pytest's --hypothesis-profile), for hours if need be.
+settings.register_profile("fast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("deep", settings.get_profile("fast"), max_examples=20_000)
+settings.load_profile("fast")
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
