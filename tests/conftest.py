@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -20,10 +21,10 @@ from tests.rig.stage import Stage
 # How long anything takes is no property of the code: machines are busy, and the first draw of text makes a table that
 # takes seconds where nothing is cached.
 #
-# `fast` is what every run takes; `make fuzz` takes `deep` (pytest's --hypothesis-profile), for hours if need be.
+# `fast` is what every run takes; `make fuzz` asks for `deep`.
 settings.register_profile("fast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", settings.get_profile("fast"), max_examples=20_000)
-settings.load_profile("fast")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
