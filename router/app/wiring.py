@@ -48,6 +48,7 @@ from router.core.types import ReplicaId
 from router.ports import Endpoint
 from router.proxy.door import Door
 from router.proxy.plane import Limits, Plane
+from router.proxy.vanished import Turns
 
 if TYPE_CHECKING:
     from router.adapters.kv_events.following import KvEvents
@@ -110,7 +111,7 @@ def build(settings: Settings, origin: Origin | None = None) -> House:
         kv_events=_kv_events(settings, plane, client, found),
         toucher=_toucher(settings, plane, client, found),
     )
-    plane.sweeps.append(house.doorway.door.sweep)
+    plane.sweeps += [house.doorway.door.sweep, Turns(lambda: plane.active).sweep]
     house.recording.origin = origin
     configure(house, settings)
     for member in house.roster.members().values():
@@ -202,6 +203,7 @@ def _limits(settings: Settings) -> Limits:
         max_retries=settings.max_retries,
         silence_timeout_s=settings.silence_timeout_s,
         connect_timeout_s=settings.connect_timeout_s,
+        vanish_timeout_s=settings.vanish_timeout_s,
         upstream_idle_s=settings.upstream_keepalive_s,
         sse_keepalive_s=settings.sse_keepalive_s,
     )

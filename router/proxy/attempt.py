@@ -83,6 +83,11 @@ class Attempt:
         return self._connection is not None
 
     @property
+    def connection(self) -> UpstreamConnection | None:
+        """What the request was sent on; None while there is none."""
+        return self._connection
+
+    @property
     def passing(self) -> bool:
         """Whether part of the answer has been passed on."""
         return self._write is not None

@@ -24,7 +24,7 @@ from router.proxy.pool import Pool
 from router.proxy.relay import Write
 from router.proxy.reply import Reply
 from router.proxy.report import End
-from router.proxy.watch import look
+from router.proxy.watch import look, look_at_hosts
 
 
 class Exchange(Placing):
@@ -247,3 +247,7 @@ class Exchange(Placing):
     def look(self, now: float) -> None:
         """End it if nothing has moved for too long; keep it open while it waits."""
         look(self, now)
+
+    def look_at_hosts(self, now: float) -> None:
+        """End it, or its attempt, if the host of its client or replica has vanished."""
+        look_at_hosts(self, now)

@@ -42,6 +42,10 @@ class Placing(ABC):
         """See `plane.Active`."""
 
     @abstractmethod
+    def look_at_hosts(self, now: float) -> None:
+        """See `plane.Active`."""
+
+    @abstractmethod
     def cut(self, error: RouterError) -> None:
         """See `plane.Active`."""
 

@@ -43,6 +43,9 @@ class Active(Protocol):
     def look(self, now: float) -> None:
         """End it if nothing has moved for too long; keep it open while it waits."""
 
+    def look_at_hosts(self, now: float) -> None:
+        """End it, or its attempt, if the host of its client or replica has vanished."""
+
     def cut(self, error: RouterError) -> None:
         """End it now, wherever it stands; no replica is to blame."""
 
@@ -63,6 +66,7 @@ class Limits:
     """Alternates tried after the first replica, before the first byte of an answer."""
     silence_timeout_s: float = 300.0
     connect_timeout_s: float = 2.0
+    vanish_timeout_s: float = 30.0
     upstream_idle_s: float = 4.0
     sse_keepalive_s: float = 0.0
     """Silence after which a stream that has not begun gets a comment; 0: none."""
@@ -231,7 +235,9 @@ class Plane:
 
     def add_replica(self, replica_id: ReplicaId, address: Address, rank: int | None = None) -> Replica:
         """Take a replica in. `rank`: the data-parallel rank that it is of the engine at `address`."""
-        self.pools[replica_id] = Pool(address, self.limits.connect_timeout_s, self.limits.upstream_idle_s, rank)
+        limits = self.limits
+        pool = Pool(address, limits.connect_timeout_s, limits.upstream_idle_s, rank, limits.vanish_timeout_s)
+        self.pools[replica_id] = pool
         return self.fleet.add(replica_id)
 
     def remove_replica(self, replica_id: ReplicaId) -> None:

@@ -8,6 +8,7 @@ import time
 from typing import NamedTuple
 
 from router.proxy.upstream import UpstreamConnection
+from router.proxy.vanished import keep_alive
 
 
 class Address(NamedTuple):
@@ -28,10 +29,17 @@ class Address(NamedTuple):
 class Pool:
     """Connections to one replica: the most recently used first, none that the engine may be about to close."""
 
-    def __init__(self, address: Address, connect_timeout_s: float, idle_s: float, rank: int | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        connect_timeout_s: float,
+        idle_s: float,
+        rank: int | None = None,
+        vanish_timeout_s: float = 30.0,
+    ) -> None:
         """`idle_s` must be shorter than the time after which the engine closes idle connections (vLLM: 5 s).
 
-        `rank`: the data-parallel rank that requests ask the engine for.
+        `rank`: the data-parallel rank that requests ask the engine for. `vanish_timeout_s`: see `vanished.keep_alive`.
         """
         self.address = address
         self.authority = address.authority
@@ -39,6 +47,7 @@ class Pool:
         """Header lines of every request sent there, in place of the client's."""
         self.connect_timeout_s = connect_timeout_s
         self.idle_s = idle_s
+        self.vanish_timeout_s = vanish_timeout_s
         self._idle: list[UpstreamConnection] = []
         self._closed = False
 
@@ -62,7 +71,10 @@ class Pool:
         loop = asyncio.get_running_loop()
         host, port, tls = self.address
         async with asyncio.timeout(self.connect_timeout_s):
-            _, connection = await loop.create_connection(lambda: UpstreamConnection(self), host, port, ssl=tls)
+            transport, connection = await loop.create_connection(lambda: UpstreamConnection(self), host, port, ssl=tls)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock, self.vanish_timeout_s)
         return connection
 
     def put(self, connection: UpstreamConnection) -> None:

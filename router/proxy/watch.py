@@ -12,6 +12,7 @@ from router.proxy.errors import RouterError
 from router.proxy.plane import Plane
 from router.proxy.reply import Reply
 from router.proxy.report import Ended
+from router.proxy.vanished import unacknowledged
 
 
 class Watched(Ended, Protocol):
@@ -59,6 +60,26 @@ def look(exchange: Watched, now: float) -> None:
             exchange.attempt_failed(OutcomeKind.SILENT)
     if not exchange.response_complete:
         _keep_open(exchange, now)
+
+
+def look_at_hosts(exchange: Watched, now: float) -> None:
+    """Look whether the client's host or the replica's has vanished: its kernel acknowledges nothing any more."""
+    limits, transport = exchange.plane.limits, exchange.client.transport
+    if exchange.response_complete:
+        return
+    if unacknowledged(transport).resent_s >= limits.vanish_timeout_s:
+        transport.abort()
+    elif exchange.attempt is not None and _is_unheard(exchange.attempt, limits.connect_timeout_s, now):
+        exchange.attempt.abandon()
+        exchange.attempt_failed(OutcomeKind.RESET)
+
+
+def _is_unheard(attempt: Attempt, limit_s: float, now: float) -> bool:
+    """Tell whether a request went to a vanished host: nothing acknowledged for as long as a new connection may take."""
+    connection, sent_s = attempt.connection, attempt.sent_s
+    if connection is None or sent_s is None or attempt.answer is not None or now - sent_s < limit_s:
+        return False
+    return unacknowledged(connection.transport).unheard_s >= limit_s
 
 
 def _fell_silent(exchange: Watched, attempt: Attempt, refusing: bool) -> None:

@@ -63,6 +63,7 @@ SAMPLES = {
     "max_retries": simple(0, 1, 3),
     "connect_timeout_s": simple(0.5, 1.5, 2.5),
     "silence_timeout_s": simple(10.0, 20.0, 30.0),
+    "vanish_timeout_s": simple(10.0, 20.0, 40.0),
     "keepalive_s": simple(11, 12, 13),
     "upstream_keepalive_s": simple(1.0, 2.0, 3.0),
     "drain_s": simple(1.0, 2.0, 3.0),

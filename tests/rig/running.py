@@ -24,6 +24,7 @@ from router.core.types import OutcomeKind, ReplicaId
 from router.ports import Audience, RequestRecord
 from router.proxy.downstream import downstream_class
 from router.proxy.later import Later
+from router.proxy.vanished import keep_alive
 from router.sim.record import Changes
 from tests.rig.client import DEADLINE_S
 
@@ -48,9 +49,10 @@ class HasPort(Protocol):
 class _Listening:
     """uvicorn's server without its signals and its ten looks a second at whether to stop."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, vanish_timeout_s: float) -> None:
         self._server = uvicorn.Server(config)
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
+        keep_alive(self._socket, vanish_timeout_s)
         self.port: int = self._socket.getsockname()[1]
 
     async def start(self) -> None:
@@ -130,7 +132,7 @@ class Router:
         self.port = await self._listen(config)
 
     async def _listen(self, config: uvicorn.Config) -> int:
-        server = _Listening(config)
+        server = _Listening(config, self.house.settings.vanish_timeout_s)
         await server.start()
         self._servers.append(server)
         return server.port

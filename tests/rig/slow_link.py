@@ -83,11 +83,21 @@ class SlowLink:
     @contextlib.contextmanager
     def _open(self, writer: asyncio.StreamWriter) -> Iterator[None]:
         self._writers.add(writer)
+        self._opened(writer)
         try:
             yield
         finally:
             self._writers.discard(writer)
             writer.transport.abort()
+
+    def _opened(self, writer: asyncio.StreamWriter) -> None:
+        """A connection is there: for a link that does more than delay."""
+
+    def _deliver(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        if not data:
+            writer.close()
+        elif not writer.is_closing():
+            writer.write(data)
 
     async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Relay until the end; many parts may be on their way at once."""
@@ -96,11 +106,7 @@ class SlowLink:
 
         def arrive() -> None:
             # Whichever timer fires first: the bytes keep their order.
-            data = on_their_way.popleft()
-            if not data:
-                writer.close()
-            elif not writer.is_closing():
-                writer.write(data)
+            self._deliver(on_their_way.popleft(), writer)
 
         due_s = 0.0
         data = b"unread"

@@ -19,6 +19,7 @@ from router.app.process.stopping import Stop
 from router.app.process.workers import run_workers
 from router.app.settings.model import Settings
 from router.app.settings.sources import Effective
+from router.proxy.vanished import keep_alive
 
 
 def run(effective: Effective) -> int:
@@ -32,6 +33,8 @@ def run(effective: Effective) -> int:
     set_up_logging(settings.log_level)
     client_socket = _listen(settings.host, settings.port)
     admin_sockets = [_listen(settings.admin_host, port) for port in _admin_ports(settings)]
+    for listening in (client_socket, *admin_sockets):
+        keep_alive(listening, settings.vanish_timeout_s)
     ready = functools.partial(_announce, settings, client_socket, admin_sockets)
     if settings.workers > 1:
         run_workers(effective, client_socket, admin_sockets, ready)

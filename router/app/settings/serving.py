@@ -100,6 +100,21 @@ class ServingSettings(FleetSettings):
             live=True,
         ),
     ] = 300.0
+    vanish_timeout_s: Annotated[
+        float,
+        Field(
+            ge=1,
+            le=3600,
+            description="Seconds without any sign of its host after which a connection is given up: a client's, or one "
+            "to a replica.",
+        ),
+        About(
+            "Limits",
+            "SECONDS",
+            "A laptop that changes its network is back by then. Linux alone would go on for 15 minutes, or for ever "
+            "where nothing is sent.",
+        ),
+    ] = 30.0
     keepalive_s: Annotated[
         int,
         Field(ge=1, le=3600, description="Seconds an idle client connection is kept open."),
