@@ -59,22 +59,29 @@ def sized(body: bytes, content_type: bytes = b"application/json") -> bytes:
     return b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n" % (content_type, len(body)) + body
 
 
-class Backend(asyncio.Protocol):
-    """One connection: requests in turn, each answered when its body is whole."""
+def plain_answer(head: bytes) -> bytes | None:
+    """The whole answer to a request that wants no completion, by its lower-case head; None: it wants one."""
+    if head.startswith(b"get /metrics"):
+        return sized(METRICS, b"text/plain; version=1.0.0; charset=utf-8")
+    if not head.startswith(b"post"):
+        return sized(MODELS)
+    if head.startswith(b"post /tokenize"):
+        return sized(TOKENS)
+    if head.startswith(b"post /v1/chat/completions/render"):
+        return sized(RENDERED)
+    return None
 
-    def __init__(self, options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> None:
-        self.options, self.loop = options, loop
+
+class Requests:
+    """What arrives on one connection: requests in turn, each answered when its body is whole."""
+
+    def __init__(self) -> None:
         self.buffer = bytearray()
         self.head: bytes | None = None
         self.needed = 0
-        self.timer: asyncio.Handle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.timer:
-            self.timer.cancel()
+    def answer(self, head: bytes, body: bytes) -> None:
+        raise NotImplementedError
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -114,15 +121,26 @@ class Backend(asyncio.Protocol):
         self.buffer.clear()
         return body
 
+
+class Backend(Requests, asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, options: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.options, self.loop = options, loop
+        self.timer: asyncio.Handle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.timer:
+            self.timer.cancel()
+
     def answer(self, head: bytes, body: bytes) -> None:
-        if head.startswith(b"get /metrics"):
-            self.transport.write(sized(METRICS, b"text/plain; version=1.0.0; charset=utf-8"))
-        elif not head.startswith(b"post"):
-            self.transport.write(sized(MODELS))
-        elif head.startswith(b"post /tokenize"):
-            self.transport.write(sized(TOKENS))
-        elif head.startswith(b"post /v1/chat/completions/render"):
-            self.transport.write(sized(RENDERED))
+        plain = plain_answer(head)
+        if plain is not None:
+            self.transport.write(plain)
         elif STREAM.search(body):
             self.start_stream(body)
         else:

@@ -72,6 +72,14 @@ class Process:
                 ticks += sum(int(field) for field in _stat(pid)[11:15])
         return ticks / TICKS_PER_S
 
+    def cpu_s_by_pid(self) -> dict[int, float]:
+        """The same of each process alone, without children that ended."""
+        found = {}
+        for pid in self.tree():
+            with contextlib.suppress(OSError):
+                found[pid] = sum(int(field) for field in _stat(pid)[11:13]) / TICKS_PER_S
+        return found
+
     def rss_bytes(self) -> int:
         """Resident memory of the whole tree."""
         pages = 0
@@ -79,6 +87,15 @@ class Process:
             with contextlib.suppress(OSError):
                 pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * PAGE_BYTES
+
+    def pss_bytes(self) -> int:
+        """Memory of the whole tree, a page that several processes share divided among them."""
+        kilobytes = 0
+        for pid in self.tree():
+            with contextlib.suppress(OSError):
+                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                kilobytes += int(rollup.partition("\nPss:")[2].split()[0])
+        return kilobytes << 10
 
     def end(self) -> None:
         """Ask politely, then kill the whole group."""
