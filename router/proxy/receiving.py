@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from enum import Enum
 from typing import Any
@@ -22,6 +23,10 @@ def body_framing(headers: Headers) -> bytes:
         return b"transfer-encoding: chunked"
     length = find(headers, b"content-length")
     return b"" if length in (None, b"0") else b"content-length: %b" % length
+
+
+_HOST = re.compile(rb"(?:\[[\w.:%~!$&'()*+,;=-]+\]|[\w.~%!$&'()*+,;=-]*)(?::[0-9]*)?", re.ASCII)
+"""A host, and perhaps a port: RFC 9110 section 7.2, RFC 3986 section 3.2.2."""
 
 
 class Part(Enum):
@@ -51,6 +56,8 @@ class Receiver(HttpToolsProtocol):
         """What is wrong with bytes that can't be read on."""
         self._discarding = False
         """Whether all that comes from now on is thrown away."""
+        self._host = b"\n"
+        """What the last request that was looked at had as Host; at first what none can have."""
         self._skipped_body = b""
         self._head_is_known = False
         self._part = NOTHING
@@ -173,6 +180,8 @@ class Receiver(HttpToolsProtocol):
         return (
             version != "1.1"
             or b"transfer-encoding" in incoming.fields
+            or incoming.fields.get(b"host") != self._host
+            or len(incoming.fields) != len(incoming.headers)
             or len(incoming.headers) > MAX_FIELDS
             or came_bytes > rules.max_head_bytes
             or len(self.url) > rules.max_url_bytes
@@ -184,10 +193,17 @@ class Receiver(HttpToolsProtocol):
             self._stop(RouterError.BAD_REQUEST)
         if b"transfer-encoding" in incoming.fields and not incoming.is_chunked:
             self._stop(RouterError.BAD_REQUEST)
+        self._check_host(incoming)
         if len(self.url) > self.door.rules.max_url_bytes:
             self._stop(RouterError.URL_TOO_LONG)
         if len(incoming.headers) > MAX_FIELDS or self._is_large(incoming):
             self._stop(RouterError.HEAD_TOO_LARGE)
+
+    def _check_host(self, incoming: Incoming) -> None:
+        hosts = [value for name, value in incoming.headers if name == b"host"]
+        if len(hosts) > 1 or not (hosts or incoming.http_1_0) or not all(map(_HOST.fullmatch, hosts)):
+            self._stop(RouterError.BAD_REQUEST)
+        self._host = incoming.fields.get(b"host", self._host)
 
     def _is_large(self, incoming: Incoming) -> bool:
         """Tell whether it is the head that is too large, and not what came together with it."""

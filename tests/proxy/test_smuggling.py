@@ -74,6 +74,13 @@ REFUSED = {
     "an authority for a target": b"CONNECT 127.0.0.1:22 HTTP/1.1\r\nhost: x\r\n\r\n" + HIDDEN,
     "an asterisk for a target": b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n",
     "a target without a path": b"GET http://x HTTP/1.1\r\nhost: x\r\n\r\n",
+    "two hosts": raw("host: y", "content-length: 2", body=b"{}"),
+    "the same host twice": raw("host: x", "content-length: 2", body=b"{}"),
+    "no host": raw("content-length: 2", body=b"{}").replace(b"host: x\r\n", b""),
+    "a host with a path": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: x/y"),
+    "a host with a user": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: a@x"),
+    "a host with a space": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: x y"),
+    "a port that is no number": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: x:8o"),
     "an unknown version": f"POST {CHAT} HTTP/3.7\r\nhost: x\r\n\r\n".encode(),
 }
 
@@ -100,8 +107,10 @@ PASSED = {
     "chunked in capitals": raw("transfer-encoding: CHUNKED ", body=b"2\r\n{}\r\n0\r\n\r\n"),
     "a whole URL for a target": raw("content-length: 2", body=b"{}").replace(b"/v1", b"http://a:b@c.example:1/v1", 1),
     "empty lines before it": b"\r\n\r\n" + raw("content-length: 2", body=b"{}"),
-    "two hosts": raw("host: y", "content-length: 2", body=b"{}"),
     "an upgrade": raw("connection: upgrade", "upgrade: websocket", "content-length: 2", body=b"{}"),
+    "an IPv6 host": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: [fe80::1%25eth0]:8000"),
+    "an empty host": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host:"),
+    "a host with an underscore": raw("content-length: 2", body=b"{}").replace(b"host: x", b"Host: my_router.x:80"),
 }
 
 
@@ -118,6 +127,16 @@ async def test_odd_but_plain_requests_go_on_written_anew(stage: Stage, sent: byt
     for name in ("transfer-encoding", "authorization", "upgrade", "connection"):
         assert received.all(name) == []
     assert (await client.ask(chat())).status == 200
+
+
+async def test_a_second_request_without_a_host_is_refused_too(stage: Stage) -> None:
+    upstream = await stage.upstream(answering(OK))
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    assert (await client.ask(chat())).status == 200
+    assert (await client.ask(chat())).status == 200
+    assert (await client.ask(b"GET /v1/files HTTP/1.1\r\nx-a: 1\r\n\r\n")).status == 400
+    assert len(upstream.requests) == 2
 
 
 async def test_broken_bytes_behind_an_answered_request_get_no_answer_of_their_own(stage: Stage) -> None:
