@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Literal, Protocol
 
@@ -210,11 +211,26 @@ class Tokenizer(Protocol):
         """Begin nothing more."""
 
 
+OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""Numbers of an OSError that say this system gives no connection: no file, no memory, no local port. The other side was
+not even asked."""
+
+
+def own_fault(error: BaseException | None) -> OSError | None:
+    """Return that of `OWN_FAULTS` which an error or what caused it is; None for the other side's fault."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in OWN_FAULTS:
+            return error
+        causes = error.exceptions if isinstance(error, BaseExceptionGroup) else (error.__cause__, error.__context__)
+        error = next(filter(None, causes), None)  # a group has one for each address of a name
+    return None
+
+
 class EngineProbe(Protocol):
     """Asks one engine, which may be several replicas: its data-parallel ranks.
 
     Every method raises ConnectionRefusedError when nothing listens there, TimeoutError or another OSError when it can't
-    be read or does not answer in time.
+    be read or does not answer in time; one of `OWN_FAULTS` when it could not be asked.
     """
 
     async def health(self) -> None:

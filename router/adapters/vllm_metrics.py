@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from router.core.types import EngineReport
+from router.ports import own_fault
 
 NAMES = {
     "vllm:num_requests_running": "running",
@@ -231,6 +232,9 @@ class VllmProbe:
         except httpx.TimeoutException as error:
             raise TimeoutError(str(error)) from error
         except httpx.ConnectError as error:
+            fault = own_fault(error)
+            if fault is not None:
+                raise OSError(fault.errno, fault.strerror) from error
             raise ConnectionRefusedError(str(error)) from error
         except (httpx.HTTPError, ValueError) as error:
             raise OSError(str(error)) from error

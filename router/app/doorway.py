@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from router.adapters.client_keys import CHECK_S, KeyFile, listed
+from router.app.process.open_files import client_connections
 from router.app.settings.model import Settings
 from router.core.allowance import ClientKey, KeyLimits
 from router.proxy.door import Door, DoorRules
@@ -72,7 +73,7 @@ def _rules(settings: Settings) -> DoorRules:
         max_url_bytes=int(settings.max_url_bytes),
         head_timeout_s=settings.head_timeout_s,
         body_timeout_s=settings.body_timeout_s,
-        max_connections=settings.max_connections,
+        max_connections=client_connections(settings),
         trusted_proxies=settings.trusted_proxy,
         cors_origins=settings.cors_origin,
         tenant_headers=tuple(name.encode("latin-1") for name in settings.tenant_header),

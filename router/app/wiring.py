@@ -229,6 +229,7 @@ def configure(house: House, settings: Settings) -> None:
     for pool in plane.pools.values():
         pool.connect_timeout_s, pool.idle_s = settings.connect_timeout_s, settings.upstream_keepalive_s
     plane.limits = _limits(settings)
+    plane.bodies.limit_bytes = max(int(settings.max_bodies_bytes), 2 * plane.limits.max_body_bytes)
     plane.admission.rules = _rules(settings)
     plane.session_headers = _session_headers(settings)
     plane.aliases = house.models.aliases = aliases_of(settings)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from router.core.ticket import Ticket
 from router.core.types import OutcomeKind
+from router.ports import OWN_FAULTS
 from router.proxy.answer import Answer
 from router.proxy.headers import Headers
 from router.proxy.held import HELD_STATUSES, HeldAnswer
@@ -35,6 +36,9 @@ class Owner(Protocol):
 
     def attempt_failed(self, kind: OutcomeKind) -> None:
         """The attempt has failed before anything of it was passed on."""
+
+    def out_of_files(self, error: OSError) -> None:
+        """No connection could be made, which is this side's fault (`ports.OWN_FAULTS`) and not the replica's."""
 
     def attempt_died(self, answer: Answer) -> None:
         """The replica was lost in the middle of what was passed on."""
@@ -107,14 +111,20 @@ class Attempt:
     async def _send_when_connected(self) -> None:
         try:
             connection = await self._pool.connect()
-        except OSError:  # TimeoutError and SSLError are OSErrors too
+        except OSError as error:  # TimeoutError and SSLError are OSErrors too
             if not self._abandoned:
-                self._owner.attempt_failed(OutcomeKind.REFUSED)
+                self._not_connected(error)
             return
         if self._abandoned:
             self._pool.put(connection)  # the client left meanwhile
         else:
             self._send(connection)
+
+    def _not_connected(self, error: OSError) -> None:
+        if error.errno in OWN_FAULTS:
+            self._owner.out_of_files(error)
+        else:
+            self._owner.attempt_failed(OutcomeKind.REFUSED)
 
     def _send(self, connection: UpstreamConnection) -> None:
         self._connection = connection

@@ -80,6 +80,9 @@ class Downstream(Receiver):
         active, self._active = self._active, None
         if active is not None:
             active.client_left()
+        for waiting, _ in self.pipeline:
+            if isinstance(waiting, Exchange):
+                waiting.incoming.drop_body()
         self.pipeline.clear()
         super().connection_lost(exc)
 
@@ -134,7 +137,7 @@ class Downstream(Receiver):
         method, version = parser.get_method(), parser.get_http_version()
         target = origin_form(self.url)
         path = target.partition(b"?")[0].decode("latin-1")
-        incoming = Incoming(method, target, path, self.headers, version == "1.0", self._forwarded)
+        incoming = Incoming(method, target, path, self.headers, version == "1.0", self._forwarded, self.plane.bodies)
         if self._is_odd(incoming, version):
             self._check_head(incoming, version)
         if parser.should_upgrade():
@@ -189,7 +192,7 @@ class Downstream(Receiver):
         elif self.door.asks and not self._let_in(exchange):
             return
         elif max(incoming.announced_bytes, incoming.size_bytes) > self.plane.limits.max_body_bytes:
-            self._refuse_body(exchange)
+            self._refuse_body(exchange, RouterError.BODY_TOO_LARGE)
         elif incoming.complete:
             exchange.start()
         elif not incoming.http_1_0 and incoming.expects_continue:
@@ -215,16 +218,21 @@ class Downstream(Receiver):
         self._unfinished_bytes = -self._read_bytes  # the present read is more than framing
         if not isinstance(exchange, Exchange):
             super().on_body(body)
-        elif not exchange.response_complete:
-            exchange.incoming.add(body)
-            if exchange.incoming.size_bytes > self.plane.limits.max_body_bytes:
-                self._refuse_body(exchange)
+        elif not exchange.response_complete and exchange is not self._broken:
+            incoming = exchange.incoming
+            incoming.add(body)
+            if incoming.size_bytes > self.plane.limits.max_body_bytes:
+                self._refuse_body(exchange, RouterError.BODY_TOO_LARGE)
+            elif self.plane.bodies.crowd_out(incoming.size_bytes):
+                self._refuse_body(exchange, RouterError.BODIES_FULL)
 
-    def _refuse_body(self, exchange: Exchange) -> None:
+    def _refuse_body(self, exchange: Exchange, error: RouterError) -> None:
         exchange.incoming.drop_body()
+        self._discarding = True
         if self._active is exchange:
-            self._discarding = True
-            exchange.fail(RouterError.BODY_TOO_LARGE)
+            exchange.fail(error)
+        else:
+            self._broken, self._error = exchange, error
 
     def on_message_complete(self) -> None:
         if self._skipped_body:

@@ -17,6 +17,18 @@ class RouterError(Enum):
         "body_too_large",
         "The request body is larger than this router accepts (--max-body-bytes).",
     )
+    BODIES_FULL = (
+        503,
+        "service_unavailable_error",
+        "bodies_full",
+        "The bodies of other requests take as much memory as they may (--max-bodies-bytes). Try again.",
+    )
+    OUT_OF_FILES = (
+        503,
+        "service_unavailable_error",
+        "out_of_files",
+        "This router has as many files and connections open as its system lets it. Try again.",
+    )
     UNAUTHORIZED = (
         401,
         "invalid_request_error",
@@ -95,7 +107,7 @@ class RouterError(Enum):
     @property
     def ends_connection(self) -> bool:
         """Tell whether the rest of the connection's bytes can't be understood, or is not wanted."""
-        return self.status in (400, 408, 413, 414, 431)
+        return self.status in (400, 408, 413, 414, 431) or self is RouterError.BODIES_FULL
 
     @property
     def code(self) -> str:
@@ -113,6 +125,8 @@ RETRY_AFTER_S = {
     RouterError.UPSTREAM_FAILED: 1,
     RouterError.ROUTER_STOPPING: 1,
     RouterError.TOO_MANY_CONNECTIONS: 1,
+    RouterError.BODIES_FULL: 1,
+    RouterError.OUT_OF_FILES: 1,
 }
 """Seconds for Retry-After: an ejected replica is tried again after at most a few, a missing one takes longer to
 come, and behind a load balancer another router is there at once."""

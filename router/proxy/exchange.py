@@ -112,6 +112,11 @@ class Exchange(Placing):
         except (NoReplicaError, UnknownModelError):
             self.fail(RouterError.UPSTREAM_FAILED)
 
+    def out_of_files(self, error: OSError) -> None:
+        """End it: another replica could not be connected to either, and none is to blame."""
+        self.plane.shortage.met(error, self.plane.clock())
+        self.cut(RouterError.OUT_OF_FILES)
+
     def commit(self, answer: Answer, data: bytes) -> Write:
         """Send the head and the first bytes of the body on: from here the answer is this replica's."""
         write = self.reply.pass_on(self, answer, data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from router.proxy.bodies import UNCOUNTED, Bodies
 from router.proxy.forwarded import NOWHERE, Forwarded
 from router.proxy.headers import DROPPED, Headers, first_values, request_head
 
@@ -15,7 +16,8 @@ class Incoming:
     """A request being received. All of its body is kept until the answer begins: it may have to be sent again."""
 
     __slots__ = (
-        "complete", "fields", "forwarded", "headers", "http_1_0", "method", "parts", "path", "size_bytes", "target"
+        "bodies", "complete", "fields", "forwarded", "headers", "http_1_0", "method", "parts", "path", "size_bytes",
+        "target",
     )  # fmt: skip
 
     def __init__(
@@ -26,9 +28,11 @@ class Incoming:
         headers: Headers,
         http_1_0: bool,
         forwarded: Forwarded = NOWHERE,
+        bodies: Bodies = UNCOUNTED,
     ) -> None:
         """`target` is sent on as it came (path and query); `path` is its path alone; `forwarded` is its connection's.
 
+        What of its body is in memory is counted in `bodies`, until `drop_body`.
         A request id that is no short printable word is taken for none.
         """
         self.method = method
@@ -38,6 +42,7 @@ class Incoming:
         self.fields = fields = first_values(headers)
         self.http_1_0 = http_1_0
         self.forwarded = forwarded
+        self.bodies = bodies
         self.parts: list[bytes] = []
         self.size_bytes = 0
         self.complete = False
@@ -116,6 +121,7 @@ class Incoming:
         """Take a piece of the body in."""
         self.parts.append(data)
         self.size_bytes += len(data)
+        self.bodies.held_bytes += len(data)
 
     def body(self) -> bytes:
         """Return the body, which is kept in one piece from now on."""
@@ -125,8 +131,11 @@ class Incoming:
 
     def replace_body(self, body: bytes) -> None:
         """Send another body on than the one that came."""
+        self.bodies.held_bytes += len(body) - self.size_bytes
         self.parts, self.size_bytes = [body], len(body)
 
     def drop_body(self) -> None:
         """Give the body's memory back: nothing can be sent again."""
-        self.parts = []
+        if self.parts:
+            self.bodies.held_bytes -= self.size_bytes
+            self.parts = []

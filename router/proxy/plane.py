@@ -22,6 +22,7 @@ from router.core.ticket import Ticket
 from router.core.types import Decision, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from router.core.waiting import Waiting
 from router.ports import Audience, Keeper, Recorder, RequestRecord, Store, Tokenizer, Tracer
+from router.proxy.bodies import Bodies
 from router.proxy.errors import RouterError
 from router.proxy.feedback import response_id
 from router.proxy.incoming import Incoming
@@ -29,6 +30,7 @@ from router.proxy.later import Later
 from router.proxy.model_field import with_model
 from router.proxy.openai import PRIORITY_HEADERS, is_batch, read_request, stored_object_hash
 from router.proxy.pool import Address, Pool
+from router.proxy.shortage import Shortage
 from router.proxy.waiting_room import WaitingRoom
 
 LOGGER = logging.getLogger("warmroute.fleet")
@@ -116,6 +118,8 @@ class Plane:
         self.keeper: Keeper | None = None
         """None where no session is kept warm."""
         self.limits = limits
+        self.bodies = Bodies()
+        self.shortage = Shortage()
         self.session_headers: tuple[bytes, ...] = ()
         """In lower case; the first one that a request has names its session."""
         self.authorization = authorization

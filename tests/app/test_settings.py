@@ -60,6 +60,7 @@ SAMPLES = {
     "admin_host": simple("10.0.0.1", "10.0.0.2", "10.0.0.3"),
     "admin_port": simple(4, 5, 6),
     "max_body_bytes": Sample("1KiB", "2048", "3KiB", (ByteSize(1024), ByteSize(2048), ByteSize(3072))),
+    "max_bodies_bytes": Sample("1MiB", "2MiB", "3MiB", (ByteSize(1 << 20), ByteSize(2 << 20), ByteSize(3 << 20))),
     "max_retries": simple(0, 1, 3),
     "connect_timeout_s": simple(0.5, 1.5, 2.5),
     "silence_timeout_s": simple(10.0, 20.0, 30.0),

@@ -28,6 +28,8 @@ from router.adapters.tokenizer.pieces import PieceCache
 from router.adapters.touch_metrics import TouchCounts
 from router.adapters.tracing.export import SpanExport
 from router.adapters.warm_up_metrics import WarmUpCounts
+from router.app.admin.limits import LimitsCollector
+from router.app.admin.tasks import TasksCollector
 from router.app.process.gate import Gate
 from router.app.process.reloads import ReloadCollector, Reloads
 from router.core.fleet import Fleet
@@ -41,7 +43,8 @@ from tests.contract.pages import DOCS, Block, all_blocks, code, codes, pages, pr
 
 PAGE = DOCS / "reference" / "metrics.md"
 SECTIONS = (
-    "Requests", "Where the time went", "Tokens", "Turns", "The queue", "The router's books of each replica",
+    "Requests", "Where the time went", "Tokens", "Turns", "The queue", "The router's own limits",
+    "The router's books of each replica",
     "What the engines say", "Warm-up", "Touches", "Sharing with other routers", "Stop and reload", "Traces", "Build",
     "Recording", "Exact tokens", "KV cache events",
 )  # fmt: skip
@@ -92,6 +95,8 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     registry.register(KvEventsCollector({"r": Follower(fleet["r"], None, lambda: 0.0)}))
     registry.register(TokenizerCounts({"m": Agreement()}, {"": PieceCache()}))
     registry.register(SpanExport("http://127.0.0.1:1"))
+    registry.register(LimitsCollector(Plane(fleet, Limits())))
+    registry.register(TasksCollector(list))
     registry.register(ReloadCollector(Reloads(), Gate(Plane(fleet, Limits()))))
     registry.register(StoreCollector(RedisStore(fleet, Options(parse("redis://h")), "w", lambda: 0.0), fleet))
     found = {}

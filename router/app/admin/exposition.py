@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import FastAPI
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
@@ -9,6 +11,8 @@ from prometheus_client.process_collector import ProcessCollector
 
 from router.adapters.metrics.page import text_of
 from router.adapters.redis_store.metrics import StoreCollector
+from router.app.admin.limits import LimitsCollector
+from router.app.admin.tasks import TasksCollector
 from router.app.house import House
 from router.app.process.reloads import ReloadCollector
 
@@ -27,6 +31,7 @@ def _registry(house: House) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(house.metrics)
     registry.register(house.queue_metrics)
+    registry.register(LimitsCollector(house.plane))
     registry.register(ReloadCollector(house.reloads, house.gate))
     registry.register(house.recording.counts)
     if house.warming is not None:
@@ -41,5 +46,6 @@ def _registry(house: House) -> CollectorRegistry:
         registry.register(house.kv_events.collector)
     if house.store is not None:
         registry.register(StoreCollector(house.store, house.fleet))
+    registry.register(TasksCollector(asyncio.all_tasks))
     ProcessCollector(registry=registry)
     return registry

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import resource
 import signal
 import socket
 import sys
@@ -13,6 +11,7 @@ from collections.abc import Callable, Sequence
 import uvloop
 
 from router.adapters.redis_store.address import parse
+from router.app.process.open_files import raise_limit, warn_if_few
 from router.app.process.reload import reload_alone
 from router.app.process.serve import BACKLOG, Sockets, StartError, serve, set_up_logging
 from router.app.process.stopping import Stop
@@ -28,7 +27,7 @@ def run(effective: Effective) -> int:
     Raises StartError when a port is taken, the TLS files are unusable or a worker can't start.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # one that comes before it can be heeded must not end the start
-    _open_files_up_to_the_hard_limit()
+    raise_limit()
     settings = effective.settings
     set_up_logging(settings.log_level)
     client_socket = _listen(settings.host, settings.port)
@@ -41,13 +40,6 @@ def run(effective: Effective) -> int:
     else:
         uvloop.run(_serve_alone(effective, Sockets(client_socket, admin_sockets[0]), ready))
     return 0
-
-
-def _open_files_up_to_the_hard_limit() -> None:
-    """A request takes two files, and the usual soft limit of 1,024 is there for programs that use select(2)."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with contextlib.suppress(OSError, ValueError):  # macOS names no hard limit and takes less than that
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve_alone(effective: Effective, sockets: Sockets, ready: Callable[[], None]) -> None:
@@ -82,6 +74,7 @@ def _announce(settings: Settings, client_socket: socket.socket, admin_sockets: S
         print(f"warmroute: shares   {parse(settings.redis.get_secret_value())}", flush=True)
     if not settings.replica and not settings.discover:
         print("warmroute: no replica is configured: every request is answered 503", file=sys.stderr, flush=True)
+    warn_if_few(settings)
 
 
 def _shown(listening: socket.socket) -> str:

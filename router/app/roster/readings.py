@@ -14,8 +14,9 @@ from router.app.house import House
 from router.core.health import Cause, Health, State
 from router.core.replica import Replica
 from router.core.types import EngineReport, OutcomeKind, ReplicaId
-from router.ports import EngineProbe
+from router.ports import OWN_FAULTS, EngineProbe
 from router.proxy.plane import SWEEP_S
+from router.proxy.shortage import Shortage
 
 SWEPT_S = SWEEP_S + 0.1
 """After a probe that took too long, until the bytes that came meanwhile have been noticed. An engine that sends them
@@ -42,9 +43,11 @@ class Answer(Enum):
     """A 5xx, or a lost connection."""
     LATE = auto()
     """Nothing came in time."""
+    NONE = auto()
+    """It could not be asked, which says nothing of it."""
 
 
-async def _asked(probe: EngineProbe) -> Answer:
+async def _asked(probe: EngineProbe, shortage: Shortage, now: float) -> Answer:
     try:
         await probe.health()
     except ConnectionRefusedError:
@@ -52,6 +55,9 @@ async def _asked(probe: EngineProbe) -> Answer:
     except TimeoutError:
         return Answer.LATE
     except OSError as error:
+        if error.errno in OWN_FAULTS:
+            shortage.met(error, now)
+            return Answer.NONE
         LOGGER.debug("a probe failed: %s", error)
         return Answer.BAD
     return Answer.GOOD
@@ -112,7 +118,9 @@ class Readings:
         probe, began_s = self._probe(), self._now()
         if probe is None:
             return
-        answer = await _asked(probe)
+        answer = await _asked(probe, self._house.plane.shortage, began_s)
+        if answer is Answer.NONE:
+            return
         if answer is Answer.LATE:
             await asyncio.sleep(SWEPT_S)
         elif answer is Answer.GOOD and self.any_out:

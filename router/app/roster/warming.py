@@ -16,7 +16,7 @@ from router.core.replica import Replica
 from router.core.ticket import Ticket
 from router.core.types import Outcome, OutcomeKind, ReplicaId, RoutingRequest
 from router.core.warmth import Opening, Warmth
-from router.ports import Endpoint
+from router.ports import Endpoint, own_fault
 from router.proxy.feedback import read_usage
 from router.proxy.plane import Plane
 
@@ -166,8 +166,8 @@ class Warming:
                 )
         except (TimeoutError, httpx.TimeoutException):
             return Outcome(OutcomeKind.CLIENT_LEFT)
-        except httpx.ConnectError:
-            return Outcome(OutcomeKind.REFUSED)
+        except httpx.ConnectError as error:
+            return Outcome(OutcomeKind.REFUSED if own_fault(error) is None else OutcomeKind.CLIENT_LEFT)
         except httpx.HTTPError:
             return Outcome(OutcomeKind.RESET)
         if answer.is_success:

@@ -69,6 +69,16 @@ class ServingSettings(FleetSettings):
         ),
         About("Limits", "BYTES", "Room for several images or an audio file in one request.", live=True),
     ] = ByteSize(64 * MIB)
+    max_bodies_bytes: Annotated[
+        ByteSize,
+        Field(
+            ge=MIB,
+            le=1024 * GIB,
+            description="Bodies in memory at the most, of each worker; a request whose body takes more than is left is "
+            "answered 503. At least twice max_body_bytes. Accepts 512MiB, 2GiB.",
+        ),
+        About("Limits", "BYTES", "A body is kept until its answer begins; with the index it fits in 1 GB.", live=True),
+    ] = ByteSize(512 * MIB)
     max_retries: Annotated[
         int,
         Field(ge=0, le=5, description="Other replicas tried when one fails before its first response byte."),

@@ -1,0 +1,25 @@
+"""What the router's own limits leave, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from router.proxy.plane import Plane
+
+
+class LimitsCollector(Collector):
+    """Shows what one process has of memory and files in use."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the present numbers."""
+        bodies, shortage = self._plane.bodies, self._plane.shortage
+        yield GaugeMetricFamily("warmroute_bodies_bytes", "Request bodies in memory.", bodies.held_bytes)
+        yield CounterMetricFamily(
+            "warmroute_shortages", "Connections not made for lack of files, local ports or memory.", shortage.count
+        )
