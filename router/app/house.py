@@ -86,6 +86,8 @@ class House:
     """None where prompts go by their bytes."""
     toucher: Toucher | None = None
     """None where no session is touched."""
+    state_kept: bool = True
+    """Whether the last attempt to write the state file did not fail."""
     remembered: Snapshot | None = None
     """What was known before the start, while replicas may still be found that it tells of."""
 

@@ -59,7 +59,6 @@ class Keeper:
         self._path = path
         self._written: tuple[int, int, int] | None = None
         """The fleet's mark when the file was last written."""
-        self._failing = False
 
     async def write_if_changed(self) -> bool:
         """Write unless nothing has happened since; return whether the file was written. Failures are logged once."""
@@ -72,13 +71,13 @@ class Keeper:
         try:
             await _to_its_end(asyncio.to_thread(_write, self._path, self._house.salt, snapshot, history))
         except OSError as error:
-            if not self._failing:
+            if self._house.state_kept:
                 LOGGER.warning("state can't be kept in %s: %s", self._path, error.strerror or error)
-            self._failing = True
+            self._house.state_kept = False
             return False
-        if self._failing:
+        if not self._house.state_kept:
             LOGGER.warning("state is kept in %s again", self._path)
-        self._written, self._failing = mark, False
+        self._written, self._house.state_kept = mark, True
         return True
 
 

@@ -126,6 +126,14 @@ class Downstream(Receiver):
         else:
             self._broken, self._error = last, error
 
+    def _fail(self, error: RouterError) -> None:
+        self._discarding = True
+        cycle: Any = self.cycle
+        if cycle is not None and cycle is self._active:
+            cycle.cut(error)
+        else:
+            self.transport.abort()
+
     # llhttp's side
 
     def on_headers_complete(self) -> None:

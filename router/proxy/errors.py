@@ -29,6 +29,7 @@ class RouterError(Enum):
         "out_of_files",
         "This router has as many files and connections open as its system lets it. Try again.",
     )
+    INTERNAL = (500, "server_error", "internal_error", "The router made a mistake; its log says which.")
     UNAUTHORIZED = (
         401,
         "invalid_request_error",
@@ -107,7 +108,7 @@ class RouterError(Enum):
     @property
     def ends_connection(self) -> bool:
         """Tell whether the rest of the connection's bytes can't be understood, or is not wanted."""
-        return self.status in (400, 408, 413, 414, 431) or self is RouterError.BODIES_FULL
+        return self.status in (400, 408, 413, 414, 431) or self in (RouterError.BODIES_FULL, RouterError.INTERNAL)
 
     @property
     def code(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from abc import abstractmethod
 from enum import Enum
@@ -15,6 +16,8 @@ from router.proxy.errors import RouterError
 from router.proxy.headers import Headers, find
 from router.proxy.incoming import Incoming
 from router.proxy.plane import Plane
+
+LOGGER = logging.getLogger("warmroute.proxy")
 
 
 def body_framing(headers: Headers) -> bytes:
@@ -80,6 +83,10 @@ class Receiver(HttpToolsProtocol):
         """Refuse what can't be read on."""
 
     @abstractmethod
+    def _fail(self, error: RouterError) -> None:
+        """End the connection, and the request that is coming in, for a mistake of ours or for lack of memory."""
+
+    @abstractmethod
     def _wait_if_idle(self) -> None:
         """Nothing is coming in."""
 
@@ -94,6 +101,13 @@ class Receiver(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as paused:
             self._go_on_without_upgrade(data[paused.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if isinstance(cause, Unreadable):
+                self._refuse_bytes(self._error)
+            else:
+                LOGGER.error("a request could not be handled", exc_info=cause)
+                self._fail(RouterError.BODIES_FULL if isinstance(cause, MemoryError) else RouterError.INTERNAL)
         except httptools.HttpParserError:
             self._refuse_bytes(self._error)
         else:

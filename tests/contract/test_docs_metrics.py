@@ -95,7 +95,7 @@ def collected() -> dict[str, tuple[str, set[str]]]:
     registry.register(KvEventsCollector({"r": Follower(fleet["r"], None, lambda: 0.0)}))
     registry.register(TokenizerCounts({"m": Agreement()}, {"": PieceCache()}))
     registry.register(SpanExport("http://127.0.0.1:1"))
-    registry.register(LimitsCollector(Plane(fleet, Limits())))
+    registry.register(LimitsCollector(Plane(fleet, Limits()), lambda: True))
     registry.register(TasksCollector(list))
     registry.register(ReloadCollector(Reloads(), Gate(Plane(fleet, Limits()))))
     registry.register(StoreCollector(RedisStore(fleet, Options(parse("redis://h")), "w", lambda: 0.0), fleet))

@@ -31,7 +31,7 @@ def _registry(house: House) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(house.metrics)
     registry.register(house.queue_metrics)
-    registry.register(LimitsCollector(house.plane))
+    registry.register(LimitsCollector(house.plane, lambda: house.state_kept))
     registry.register(ReloadCollector(house.reloads, house.gate))
     registry.register(house.recording.counts)
     if house.warming is not None:
