@@ -129,8 +129,8 @@ class Downstream(Receiver):
     def _fail(self, error: RouterError) -> None:
         self._discarding = True
         cycle: Any = self.cycle
-        if cycle is not None and cycle is self._active:
-            cycle.cut(error)
+        if self._active is not None and self._active is cycle:
+            self._active.cut(error)
         else:
             self.transport.abort()
 
