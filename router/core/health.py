@@ -159,9 +159,10 @@ class Health:
 
     def ramp_ratio(self, now: float) -> float:
         """Return the share of its work that it gets in its slow start: `LEAST_RAMP_RATIO` to 1."""
-        if now >= self.ramp_until_s:
+        slow_start_s = self._care.slow_start_s
+        if now >= self.ramp_until_s or not slow_start_s:  # which may have been set to 0 since it began
             return 1.0
-        return max(LEAST_RAMP_RATIO, 1.0 - (self.ramp_until_s - now) / self._care.slow_start_s)
+        return max(LEAST_RAMP_RATIO, 1.0 - (self.ramp_until_s - now) / slow_start_s)
 
     # Evidence
 

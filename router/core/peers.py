@@ -21,7 +21,7 @@ SILENT_S = 3.0
 class Peer:
     """One other router, by its own account."""
 
-    __slots__ = ("heard_s", "loads", "open")
+    __slots__ = ("heard_s", "last_opened", "loads", "open")
 
     def __init__(self, now: float) -> None:
         self.heard_s = now
@@ -29,6 +29,8 @@ class Peer:
         """What it has under way, replicas without anything left out."""
         self.open: dict[int, tuple[Replica, Lease | None]] = {}
         """Requests heard to be sent and not yet to have ended, by the numbers of its tickets."""
+        self.last_opened = -1
+        """Number of the last request heard to be sent: they grow, so one that is not higher is no news."""
 
 
 class Peers:
@@ -88,13 +90,13 @@ class Peers:
     def _open(self, peer: Peer, news: Opened, now: float) -> None:
         fleet = self._fleet
         replica = fleet.get(news.replica)
-        if replica is None:
+        if replica is None or news.number <= peer.last_opened:
             return
+        peer.last_opened = news.number
         fleet.count_chosen(replica)
         replica.recent.add(news.uncached_tokens / replica.prefill.tokens_per_s, now)
         prompt = news.prompt()
         lease = None if prompt is None else fleet.index.hold(replica.mirror, prompt)
-        self._close(peer, news.number, now)
         peer.open[news.number] = replica, lease
         fleet.index.turns.put_links(news.links)
         if news.session is not None:

@@ -228,6 +228,7 @@ def _fill(index: Index, mirror: Mirror, kept: KeptReplica, shift_ms: int) -> Non
     index.remove(mirror)
     mirror.resume(_unpacked(kept.releases, shifted), answers)
     mirror.capacity_bytes = kept.capacity_bytes
+    mirror.evict_to(mirror.capacity_bytes)  # what ran may have been more than the engine had room for
     index.add(mirror)
     index.make_room()
 

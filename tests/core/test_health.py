@@ -138,6 +138,8 @@ def test_a_replica_that_comes_back_grows_to_its_share() -> None:
     health.succeeded(200.0)
     ramp = [round(health.ramp_ratio(200.0 + passed), 2) for passed in (0, 0.5, 5, 9.9, 10)]
     assert ramp == [0.1, 0.1, 0.5, 0.99, 1.0]
+    care.slow_start_s = 0.0
+    assert health.ramp_ratio(205.0) == 1.0, "it was turned off meanwhile"
 
 
 def test_a_suspect_that_is_cleared_had_never_stopped() -> None:

@@ -217,6 +217,17 @@ def test_a_beginning_that_comes_twice_is_held_once() -> None:
     assert dict(peers)["A"].open == {}
 
 
+def test_what_comes_twice_counts_once_and_is_not_taken_for_computed() -> None:
+    fleet, peers = world()
+    asked = prompt(("user", "a" * 1_000))
+    for news in ([sent(1, "r0", asked)], [sent(1, "r0", asked), ended(1, computed=False)]):
+        peers.hear("A", said(*news), 0.0)
+    peers.hear("A", said(sent(1, "r0", asked)), 0.0)
+    assert fleet["r0"].recent.requests(0.0) == 1.0
+    assert len(fleet["r0"].mirror) == 0
+    assert dict(peers)["A"].open == {}
+
+
 def test_a_router_that_was_forgotten_begins_anew() -> None:
     fleet, peers = world()
     asked = prompt(("user", "a" * 1_000))

@@ -95,6 +95,20 @@ def test_blocks_of_a_request_in_flight_are_idle_and_the_last_to_go() -> None:
     assert (matches(heir, talk(1)), matches(heir, talk(3)), matches(heir, talk(2))) == ([0], [0], kept)
 
 
+def test_of_what_ran_at_once_is_kept_what_the_engine_has_room_for() -> None:
+    fleet = fleet_of(1, kv_tokens=1_500)
+    answered(fleet, talk(1), now=1.0)
+    for number in (2, 3):
+        fleet.route(talk(number), 2.0)
+    assert fleet["r0"].mirror.held_bytes > 6_000, "both are held, which is more than 1,500 tokens of four bytes"
+    heir = successor(fleet)
+    assert heir["r0"].mirror.capacity_bytes == 6_000.0
+    assert 5_000 < heir["r0"].mirror.idle_bytes <= 6_000
+    asked = talk(3).prompt
+    assert asked is not None
+    assert matches(heir, talk(3)) == [len(asked.hashes)], "the last to be sent is the last to go"
+
+
 def test_a_request_that_never_reached_the_engine_is_not_kept() -> None:
     fleet = fleet_of(1)
     answered(fleet, talk(1), now=1.0)
