@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from random import getrandbits
 from typing import Protocol
 
 from router.core.admission import Admission, Rules
@@ -130,7 +130,7 @@ class Plane:
         """Is shown every request that begins with what sessions share, and its body."""
         self.unknown_model_seen: Callable[[], None] = _nothing
         """Is told that a model was asked for which no replica serves."""
-        self.sessions = Sessions(getrandbits(64))
+        self.sessions = Sessions(secrets.randbits(64))
         self.later = Later(self._tell)
         self.admission = Admission(fleet, Rules(depth_s=0.0))
         self.room = WaitingRoom(self.admission, self._counted_in, clock)

@@ -79,7 +79,7 @@ def _json(text: str) -> object:
 
 def _yaml(text: str) -> object:
     try:
-        return yaml.load(text, Loader=_YamlLoader)
+        return yaml.load(text, Loader=_YamlLoader)  # noqa: S506 - it is the safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""

@@ -43,7 +43,7 @@ class Polled:
         except Unreadable as trouble:
             self._readability.failed(str(trouble))
             return None
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - a mistake of a reader is logged, and ends no look
             self._readability.failed(f"{type(fault).__name__}: {fault}", fault)
             return None
         self._readability.well()

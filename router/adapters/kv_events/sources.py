@@ -66,7 +66,7 @@ def _reachable(endpoint: str, host: str) -> str:
     return f"tcp://{shown if address in _WILDCARDS else address}:{port}"
 
 
-_WILDCARDS = frozenset({"*", "0.0.0.0", "::", "[::]"})
+_WILDCARDS = frozenset({"*", "0.0.0.0", "::", "[::]"})  # noqa: S104 - compared with, never bound
 
 
 class Given(NamedTuple):

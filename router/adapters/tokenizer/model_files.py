@@ -55,7 +55,7 @@ def _tokenizer(file: Path) -> Tokenizer:
         raise TokenizerFileError(f"tokenizer: there is no {file}")
     try:
         return Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # noqa: BLE001 - the library raises nothing narrower
         raise TokenizerFileError(f"tokenizer: {file} can't be used: {error}") from None
 
 

@@ -127,7 +127,7 @@ class TokenizerThreads:
             return Result.IN_TIME, make()
         except Unrendered:
             return Result.UNRENDERED, None
-        except Exception as error:  # templates raise what they like
+        except Exception as error:  # noqa: BLE001 - templates raise what they like
             self._complain(model, type(error).__name__)
             return Result.FAILED, None
 

@@ -46,7 +46,7 @@ def _raise_exception(message: str) -> None:
 
 
 def _strftime_now(form: str) -> str:
-    return datetime.now().strftime(form)
+    return datetime.now().strftime(form)  # noqa: DTZ005 - vLLM gives templates its local time, too
 
 
 def _tojson(

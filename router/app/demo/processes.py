@@ -48,7 +48,7 @@ def router(urls: Sequence[str], arguments: Sequence[str]) -> Iterator[RouterUrls
 def _running(arguments: Sequence[str], lines: int) -> Iterator[list[str]]:
     """`warmroute` with these arguments, once it has printed so many lines; ended at the end, whatever happens."""
     environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("WARMROUTE_")}
-    child = subprocess.Popen(
+    child = subprocess.Popen(  # noqa: S603 - itself, with arguments of the demo
         [sys.executable, "-m", "router", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

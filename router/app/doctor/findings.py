@@ -46,7 +46,7 @@ class Check(StrEnum):
     SHUTDOWN_TIMEOUT = "shutdown-timeout"
     DEV_MODE = "dev-mode"
     GENERATES = "generates"
-    TOKEN_DETAILS = "token-details"
+    TOKEN_DETAILS = "token-details"  # noqa: S105 - no password
     KEEP_ALIVE = "keep-alive"
     ALIKE = "alike"
     LISTED_TWICE = "listed-twice"

@@ -25,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "ssl_ca_certs": None,
 }
 HOSTS, PORTS = ("host", "admin_host"), ("port", "admin_port")
-LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - replaced, never bound
 
 
 def own_url(config: str | None = None, environ: Mapping[str, str] = os.environ) -> str:

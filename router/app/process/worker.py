@@ -96,7 +96,7 @@ class _Link:
         """Wait for an order; None when there will be no more."""
         try:
             length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
-            order: Order = pickle.loads(await self._reader.readexactly(length))
+            order: Order = pickle.loads(await self._reader.readexactly(length))  # noqa: S301 - of its parent
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         return order

@@ -267,6 +267,6 @@ def _spawn(*descriptors: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, *unsafe_path, "-m", "router.app.process.worker", *map(str, descriptors)]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=descriptors)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=descriptors)  # noqa: S603 - itself
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -91,7 +91,7 @@ class Watched(Generic[T]):
             except Unreadable as unreadable:
                 trouble = unreadable
                 self._readability.failed(str(trouble))
-            except Exception as fault:
+            except Exception as fault:  # noqa: BLE001 - a mistake of ours is logged, and ends no watch
                 trouble = Unreadable(f"{type(fault).__name__}: {fault}")
                 self._readability.failed(str(trouble), fault)
             await asyncio.sleep(pauses.after(clock() - began_s, trouble))
