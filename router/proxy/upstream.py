@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from enum import Enum
 from typing import Protocol, cast
 
@@ -17,6 +18,9 @@ PIECE_BYTES = 1 << 18
 """Written at a time: some 50 microseconds of copying into the kernel."""
 
 _BODILESS = frozenset({204, 304})
+
+_CHUNKS_END = re.compile(rb"[^\r\n]\r\n\r\n\Z")
+"""The last chunk's size, or the last trailer, ends a line; an empty one follows, and nothing after it."""
 
 
 class Framing(Enum):
@@ -79,6 +83,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim_heads = 0
         self._complete = False
         self._surplus = False
+        self._body_bytes = 0
+        self._last_read = b""
         self._unsent: memoryview | bytes = b""
         self._reusable = False
         self._framing = Framing.NONE
@@ -144,7 +150,7 @@ class UpstreamConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(error)
             return
-        if self._surplus:
+        if self._surplus or (self._head is None and self._is_overfull(data)):
             self._fail(ValueError("bytes after the end of the answer"))
         elif self._head is None:
             self._listener.answer_bytes(data)
@@ -162,8 +168,14 @@ class UpstreamConnection(asyncio.Protocol):
         self._head = None
         start = 0
         for _ in range(self._interim_heads + 1):
+            if head[start] in b"\r\n":
+                self._fail(ValueError("empty lines in front of the answer"))  # the parser passes over them
+                return
             start = head.index(b"\r\n\r\n", start) + 4
         body = head[start:]
+        if self._is_overfull(body):
+            self._fail(ValueError("bytes after the end of the answer"))
+            return
         listener = self._listener
         if listener is None:
             return
@@ -172,6 +184,21 @@ class UpstreamConnection(asyncio.Protocol):
             listener.answer_bytes(body)
         if self._complete and self._listener is listener:
             self._finish()
+
+    def _is_overfull(self, data: bytes) -> bool:
+        """Note a read of the body; tell whether it goes on behind the body's end.
+
+        Another answer there is noticed by its beginning. Empty lines are not: the parser passes over them.
+        """
+        self._body_bytes += len(data)
+        before, self._last_read = self._last_read, data if len(data) > 4 else self._last_read[-4:] + data
+        if not self._complete:
+            return False
+        if self._framing is Framing.SIZED:
+            return self._body_bytes > int(find(self._headers, b"content-length") or b"0")
+        if self._framing is Framing.CHUNKED:
+            return not _CHUNKS_END.search(before[-4:] + data[-5:])
+        return data != b"" and not self._expects_no_body
 
     def eof_received(self) -> None:
         return None
@@ -224,7 +251,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._complete = True  # the parser waits for a body that will not come: this connection ends here
         elif status in _BODILESS:
             self._framing = Framing.NONE
-        elif find(self._headers, b"transfer-encoding") is not None:
+        elif codings := [value for name, value in self._headers if name == b"transfer-encoding"]:
+            if [coding.lower() for coding in codings] != [b"chunked"]:
+                raise ValueError("a transfer coding that was not asked for")  # RFC 9112 section 7.4
             self._framing = Framing.CHUNKED
         elif find(self._headers, b"content-length") is not None:
             self._framing = Framing.SIZED

@@ -80,7 +80,7 @@ class Reading:
 
     def feed(self, data: bytes) -> None:
         """Take bytes in; b"" is the end of the connection."""
-        if self.over and not data:
+        if self.over or not (data or self.begun):
             return
         self._parser.receive_data(data)
         try:
@@ -108,13 +108,36 @@ class Reading:
         message.last = self._parser.their_state in (h11.MUST_CLOSE, h11.CLOSED)
         self.messages.append(message)
         self._begun = None
-        rest, _ = self._parser.trailing_data
+        self._next_parser(self._parser.trailing_data[0])
+
+    def _next_parser(self, rest: bytes) -> None:
         self._parser = self._fresh()
-        self._parser.receive_data(rest) if rest else None
+        if rest:
+            self._parser.receive_data(rest)
+
+
+_LOOSE_LINE = re.compile(rb"^([!-~]+) +([!-~]+) +(HTTP/1\.[01]\r\n)")
 
 
 class Requests(Reading):
-    """Reads as a server does."""
+    """Reads as a server does.
+
+    `leniently`: with what h11 refuses and RFC 9112 asks for or allows: empty lines in front of a request (section 2.2),
+    and several spaces in its first line (section 3).
+    """
+
+    def __init__(self, *, leniently: bool = False) -> None:
+        self._leniently = leniently
+        super().__init__()
+
+    def _strictly(self, data: bytes) -> bytes:
+        return _LOOSE_LINE.sub(rb"\1 \2 \3", data.lstrip(b"\r\n"), count=1) if self._leniently else data
+
+    def feed(self, data: bytes) -> None:
+        super().feed(data if self.begun else self._strictly(data))
+
+    def _next_parser(self, rest: bytes) -> None:
+        super()._next_parser(self._strictly(rest))
 
     def _fresh(self) -> h11.Connection:
         return h11.Connection(h11.SERVER, max_incomplete_event_size=_LARGEST_HEAD_BYTES)
@@ -136,7 +159,7 @@ class Answers(Reading):
 
 def requests_in(data: bytes) -> Requests:
     """All that h11 reads in these bytes."""
-    reading = Requests()
+    reading = Requests(leniently=True)
     reading.feed(data)
     return reading
 

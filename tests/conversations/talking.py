@@ -51,19 +51,26 @@ def some_cuts(data: bytes, chance: Random, most: int = 6) -> list[bytes]:
 
 
 async def send(end: Client | Peer, pieces: Pieces) -> None:
-    """Send each piece so that it is a read of its own for the other side."""
+    """Send each piece so that it is a read of its own for the other side, until that ends the connection."""
     for number, piece in enumerate(pieces):
         if number:
             await Client.turn()
+        if end.writer.is_closing():
+            return
         end.send(piece)
+
+
+async def next_read(reader: asyncio.StreamReader, within_s: float = DEADLINE_S) -> bytes:
+    """What comes next; b"" where the connection ends. Raises TimeoutError."""
+    async with asyncio.timeout(within_s):
+        return await reader.read(_READ_BYTES)
 
 
 async def received(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """What comes, read by read; last b"" as the connection ends."""
     data = b"?"
     while data:
-        async with asyncio.timeout(DEADLINE_S):
-            data = await reader.read(_READ_BYTES)
+        data = await next_read(reader)
         yield data
 
 

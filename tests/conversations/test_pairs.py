@@ -42,7 +42,7 @@ def numbered(data: bytes, play: str, number: int) -> bytes:
 
 def single(name: str) -> bool:
     """Whether a row of the table is one request."""
-    return len(requests_in(REQUESTS[name].lstrip(b"\r\n")).messages) == 1
+    return len(requests_in(REQUESTS[name]).messages) == 1
 
 
 def fits(data: bytes, sent: Sent) -> bool:

@@ -32,8 +32,7 @@ class Talk:
 
     def __init__(self, stage: Stage, router: Router, engine: Engine, data: bytes, authority: bytes) -> None:
         self.stage, self.router, self.engine, self.authority = stage, router, engine, authority
-        # h11 reads no empty line in front; RFC 9112 section 2.2 asks for it.
-        reading = requests_in(data.lstrip(b"\r\n"))
+        reading = requests_in(data)
         assert reading.error is None
         assert not reading.begun
         self.sent = reading.messages

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.rig.client import CHAT, chat, chunked, request
+from tests.rig.client import CHAT, Client, chat, chunked, request
 from tests.rig.stage import Stage
 from tests.rig.upstream import Peer, answering
 
@@ -216,6 +216,56 @@ async def test_a_body_longer_than_announced_is_cut_off_and_its_rest_reaches_nobo
     assert rest in (b"", b"cd")
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n"
+
+
+@pytest.mark.parametrize(
+    "last", [[b"0\r\n\r", b"\n\r\n"], [b"0\r\n", b"\r\n\r\n"], [b"0", b"\r\n\r\n\n"], [b"0\r", b"\n\r\n\r"]]
+)
+async def test_empty_lines_behind_chunks_reach_nobody_wherever_they_are_cut(stage: Stage, last: list[bytes]) -> None:
+    go_on = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.send(CHUNKED)
+        for piece in last:
+            await go_on.wait()
+            go_on.clear()
+            peer.send(piece)
+        await peer.gone()
+
+    upstream = await stage.upstream(script)
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    client.send(chat())
+    answer = await client.head()
+    assert await client.chunk(answer) == b"ok"
+    go_on.set()
+    assert await client.reader.readexactly(len(last[0])) == last[0]
+    go_on.set()
+    rest, _ = await client.remainder()
+    assert rest == b""
+
+
+@pytest.mark.parametrize(
+    "last", [[b"0\r\n\r", b"\n"], [b"0\r\n", b"\r\n"], [b"0", b"\r\n\r\n"], [b"0\r", b"\n\r\n"]]
+)
+async def test_the_end_of_chunks_may_be_cut_anywhere(stage: Stage, last: list[bytes]) -> None:
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            for piece in [CHUNKED, *last]:
+                peer.send(piece)
+                await Client.turn()
+
+    upstream = await stage.upstream(script)
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    for _ in range(3):
+        assert (await client.ask(chat())).body == b"ok"
+    assert len(upstream.peers) == 1
+
+
 INVALID_ANSWERS = {
     "length and chunks": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok",
@@ -226,6 +276,14 @@ INVALID_ANSWERS = {
     "a name with a space": b"HTTP/1.1 200 OK\r\nx a: 1\r\ncontent-length: 2\r\n\r\nok",
     "an endless head": b"HTTP/1.1 200 OK\r\n" + b"x-a: %b\r\n" % (b"1" * 1000) * 100,
     "a switch of protocols": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+    "an empty line in front": b"\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+    "two empty lines in front": b"\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+    "empty lines behind an interim head": b"HTTP/1.1 103 x\r\n\r\n\r\n\r\n" + OK,
+    "a coding before chunked": b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "a coding that is not chunked": b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "chunked, and identity": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\nok",
+    "an empty line behind a sized body": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok\r\n",
+    "an empty line behind chunks": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n",
     "a chunk size that is none": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nok\r\n0\r\n\r\n",
 }
 
