@@ -50,6 +50,7 @@ class Index:
     def list_elsewhere(self, bytes_each: int) -> None:
         """Count so many bytes more for each block: another table names it, too."""
         self._entry_bytes = ENTRY_BYTES + bytes_each
+        self.make_room()
 
     def hold(self, mirror: Mirror, prompt: Prompt) -> Lease | None:
         """Hold a prompt's blocks, which are resident from now on; None where the index has no room for them."""
@@ -68,6 +69,7 @@ class Index:
         before = len(mirror)
         mirror.release(lease, now, computed, answer_bytes, kind)
         self._count(mirror, before)
+        self.make_room()  # the answer came to what was held
 
     def learn(self, mirror: Mirror, prompt: Prompt, now: float) -> None:
         """Take a prompt for resident and idle, on somebody else's word."""

@@ -54,6 +54,42 @@ def test_the_budget_holds_whatever_is_learnt() -> None:
     assert index.size_bytes > 800 * ENTRY_BYTES - EVICTION_BATCH * ENTRY_BYTES, "most of the budget is in use"
 
 
+def full_of_links(mirror: Mirror) -> Index:
+    """Return an index with as many turn ends and homes as there ever are, and all the blocks that fit beside them."""
+    index = index_of(mirror)
+    most = 0
+    for number in range(10_000):
+        index.turns.put(chain(number, 1), 100, 10)
+        index.homes.put(number, "r0")
+        if len(index.turns) < most:
+            break
+        most = len(index.turns)
+    for number in range(most - len(index.turns)):
+        index.turns.put(chain(20_000 + number, 1), 100, 10)
+        index.homes.put(20_000 + number, "r0")
+    blocks_that_fit(index, mirror)
+    return index
+
+
+def test_the_budget_holds_when_many_answers_end_one_after_the_other() -> None:
+    mirror = Mirror()
+    index = full_of_links(mirror)
+    leases = [index.hold(mirror, chain(number, 5)) for number in range(1_000_000, 1_000_150)]
+    for lease in leases:
+        assert lease is not None
+        index.release(mirror, lease, 1e6, answer_bytes=1_000)
+        assert index.size_bytes <= 1_000 * ENTRY_BYTES
+
+
+def test_the_budget_holds_when_another_table_names_the_blocks_too() -> None:
+    mirror = Mirror()
+    index = full_of_links(mirror)
+    before = len(mirror)
+    index.list_elsewhere(ENTRY_BYTES)
+    assert index.size_bytes <= 1_000 * ENTRY_BYTES
+    assert len(mirror) > before / 2 - EVICTION_BATCH
+
+
 def test_the_stalest_mirror_gives_way() -> None:
     stale, fresh = Mirror(), Mirror()
     index = index_of(stale, fresh)
