@@ -131,6 +131,9 @@ bench-overload: $(STAMP) ## more load than the fleet can take, live
 bench-shared: $(STAMP) ## what routers share through Redis: hit rate, added latency, commands, memory
 	@$(BIN)/python -m benchmarks.shared $(ARGS)
 
+soak: $(STAMP) ## half an hour of chats and agents while engines, Redis and clients fail (ARGS="--minutes 300")
+	@$(BIN)/python -m benchmarks.soak $(ARGS)
+
 bench-streams: $(STAMP) ## 1,000 and 3,000 open streams on one core (ARGS=--workers: two workers against one)
 	@$(BIN)/python -m benchmarks.streams $(ARGS)
 

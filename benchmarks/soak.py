@@ -10,6 +10,7 @@ import asyncio
 import gc
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -22,6 +23,7 @@ from typing import TextIO
 import uvloop
 
 from benchmarks.live import scaled_settings
+from benchmarks.load import quantile
 from benchmarks.processes import free_ports_in_a_row
 from benchmarks.report import Column, print_table, write_json
 from benchmarks.rig import SETTLE_S, raise_open_files_limit
@@ -102,6 +104,7 @@ async def soak(stage: Stage, watch: Watch, name: str, minutes: float, options: a
     exit_code = await stage.stop_router()
     outcome = outcome_of(load.asked, faults, stage)
     outcome.figures |= {"cut": cut, "own_5xx": faults.own_5xx, "minutes": (ended_s - began_s) / 60}
+    outcome.figures["late_p99_s"] = quantile(sorted(load.late_s), 0.99)
     outcome.routers = routers_of(watch, start, end, began_s, ended_s)
     outcome.problems += [*left_over(start, end, options.replicas), *watch.problems]
     outcome.problems += [f"exit code {exit_code}"] if exit_code else []
@@ -218,6 +221,7 @@ def print_results(outcomes: Mapping[str, Outcome]) -> None:
         Column("deaths", "died with a replica"),
         Column("failed", "failed"),
         Column("exceptions", "exceptions"),
+        Column("late_p99_s", "client late p99 s", 1, 2),
     ]
     print_table("Requests", {name: [one.figures] for name, one in outcomes.items()}, columns, {})
     columns = [
@@ -249,7 +253,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--flags", default="", help="more flags of `warmroute serve`, in one word")
     parser.add_argument("--replicas", type=int, default=6)
     parser.add_argument("--kv-tokens", type=int, default=300_000, help="of each replica")
-    parser.add_argument("--time-scale", type=float, default=8.0, help="simulated seconds a second")
+    parser.add_argument("--time-scale", type=float, default=4.0, help="simulated seconds a second")
     parser.add_argument("--chats-per-s", type=float, default=2.0, help="new ones a simulated second")
     parser.add_argument("--agents-per-s", type=float, default=0.1, help="new ones a simulated second")
     parser.add_argument("--hold-s", type=float, default=5.0, help="how long a fault lasts, about")
@@ -278,6 +282,8 @@ def run_all(options: argparse.Namespace, home: Path, lines: TextIO) -> dict[str,
 
 def main() -> int:
     options = parse_arguments()
+    # Told to end, it has to end its processes too, which live in sessions of their own.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     raise_open_files_limit()
     os.environ.update(scaled_settings(options.time_scale))
     with tempfile.TemporaryDirectory(prefix="soak-") as home:

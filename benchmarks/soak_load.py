@@ -126,6 +126,7 @@ class Load:
         self.loop = asyncio.get_running_loop()
         self.asked: list[Asked] = []
         self.began_s = self.loop.time()
+        self.late_s: list[float] = []
         self.tasks: list[asyncio.Task[None]] = []
 
     def now_s(self) -> float:
@@ -133,6 +134,7 @@ class Load:
 
     async def sleep_until(self, simulated_s: float) -> None:
         await asyncio.sleep(max(0.0, simulated_s - self.now_s()) / self.time_scale)
+        self.late_s.append(self.now_s() - simulated_s)
 
     def start(self) -> None:
         self.tasks = [asyncio.create_task(self.converse(session)) for session in self.sessions]

@@ -108,8 +108,11 @@ class Stage:
         await asyncio.gather(*(program.start() for program in programs))
         self.config.write_text(CONFIGS[0])
         self.router = Process(self._command(), self.log)
-        for port in (*self.admin_ports, self.port):
-            await asyncio.to_thread(wait_for_port, self.router, port)
+        try:
+            for port in (*self.admin_ports, self.port):
+                await asyncio.to_thread(wait_for_port, self.router, port)
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}\n{self.log.read_text()[-2_000:]}") from None
         for name in self.named:
             await self.put_in(name)
 

@@ -25,8 +25,6 @@ from benchmarks.streams_workers import measure_workers
 
 BODY_BYTES = 8_000
 ENGINES = 2
-WARM_UP_S = 3.0
-"""The start of a stream is not its steady state."""
 MOST_LATE_S = 0.02
 """Above that the load is not what was asked for: events are written behind their time, in bursts."""
 
@@ -73,7 +71,7 @@ def figures_of(
 ) -> Figures:
     start_bytes = process.rss_bytes() if process else 0
     opened = generator.open(port, streams, BODY_BYTES)
-    generator.run(WARM_UP_S, options.events_per_s)
+    generator.run(options.warm_up_s, options.events_per_s)
     before = cpu_times(process), time.monotonic(), generator.blocked
     generator.run(options.seconds, options.events_per_s)
     elapsed_s = time.monotonic() - before[1]
@@ -179,6 +177,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--streams", default="1000,3000", help="open at once, comma-separated (default: %(default)s)")
     parser.add_argument("--events-per-s", type=float, default=20.0, help="on each stream")
     parser.add_argument("--seconds", type=float, default=20.0, help="counted of each router")
+    parser.add_argument("--warm-up-s", type=float, default=3.0, help="not counted: the start is not the steady state")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--workers", action="store_true", help="only: requests through one worker and through two")
     parser.add_argument("--requests-per-s", type=float, default=300.0, help="for --workers: the load both get")

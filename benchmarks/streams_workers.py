@@ -5,6 +5,7 @@ Both can be seen on two cores, where the load and the engines take what a second
 """
 
 import argparse
+import asyncio
 import time
 from collections.abc import Mapping
 
@@ -21,10 +22,11 @@ WORKERS = (1, 2)
 WARM_UP_REQUESTS_EACH = 10
 CONNECTIONS, JSON_EACH, STREAMS_EACH = 32, 150, 20
 BODY_BYTES = 8_000
+IDLE_S = 3.0
 IDLE_RATIO = 0.1
 """Of the busiest process's CPU time: below it is no worker, but their parent."""
 LOADS = {
-    "equal": "JSON requests of 8 kB, the same number a second",
+    "equal": "Small JSON requests, the same number a second",
     "full": f"JSON requests of 8 kB, {CONNECTIONS} connections without a pause",
     "stream": f"Streams of 64 events, {CONNECTIONS} connections without a pause",
 }
@@ -57,7 +59,9 @@ def measure(workers: int, options: argparse.Namespace) -> Figures:
 
 async def drive(router: Router, options: argparse.Namespace) -> Figures:
     await closed_loop(router.port, CONNECTIONS, WARM_UP_REQUESTS_EACH, BODY_BYTES, False)
-    figures: Figures = {"errors": 0}
+    before_s = router.process.cpu_s()
+    await asyncio.sleep(IDLE_S)
+    figures: Figures = {"errors": 0, "idle_cpu_ratio": (router.process.cpu_s() - before_s) / IDLE_S}
     for load in LOADS:
         before, load_cpu_s, started_s = router.process.cpu_s_by_pid(), time.process_time(), time.monotonic()
         tally = await apply(load, router.port, options)
@@ -65,6 +69,7 @@ async def drive(router: Router, options: argparse.Namespace) -> Figures:
         found = costs(router.process, before, tally)
         found["rate_per_s"] = tally.requests / elapsed_s
         found["router_cpu_ratio"] = found["cpu_s"] * tally.requests / elapsed_s
+        found["own_cpu_s"] = found["cpu_s"] - figures["idle_cpu_ratio"] * elapsed_s / tally.requests
         found["load_cpu_ratio"] = (time.process_time() - load_cpu_s) / elapsed_s
         figures |= {f"{load}_{key}": value for key, value in found.items()}
         figures["errors"] += tally.errors
@@ -96,8 +101,14 @@ def add_bounds(results: Mapping[str, list[Figures]]) -> None:
     for rounds in results.values():
         for alone, one in zip(results[name_of(1)], rounds, strict=True):
             for load in LOADS:
-                busiest_s = one[f"{load}_cpu_s"] * one[f"{load}_busiest_ratio"]
-                one[f"{load}_bound"] = alone[f"{load}_cpu_s"] / busiest_s if busiest_s else float("nan")
+                one[f"{load}_bound"] = most_per_s(one, load) / most_per_s(alone, load)
+
+
+def most_per_s(one: Figures, load: str) -> float:
+    """Requests a second at which the busiest worker fills a core. What a worker always does is not shared."""
+    idle_ratio = one["idle_cpu_ratio"] / one[f"{load}_workers"]
+    busiest_s = one[f"{load}_own_cpu_s"] * one[f"{load}_busiest_ratio"]
+    return (1 - idle_ratio) / max(busiest_s, 1e-9)
 
 
 def print_workers(results: Mapping[str, list[Figures]]) -> None:
@@ -105,6 +116,7 @@ def print_workers(results: Mapping[str, list[Figures]]) -> None:
         columns = [
             Column(f"{load}_requests", "requests"),
             Column(f"{load}_cpu_s", "CPU µs / request", 1e6),
+            Column(f"{load}_own_cpu_s", "without idle", 1e6),
             Column(f"{load}_workers", "workers at work"),
             Column(f"{load}_busiest_ratio", "busiest worker's share %", 100),
             Column(f"{load}_bound", "x one worker, given cores", 1, 2),
