@@ -150,14 +150,37 @@ class UpstreamConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(error)
             return
-        if self._surplus or (self._head is None and self._is_overfull(data)):
+        if self._surplus:
             self._fail(ValueError("bytes after the end of the answer"))
-        elif self._head is None:
-            self._listener.answer_bytes(data)
-            if self._complete:
-                self._finish()
-        else:
+        elif self._head is not None:
             self._head_received(data)
+        elif self._complete:
+            self._last_bytes(data)
+        else:
+            self._body_bytes += len(data)
+            self._last_read = data if len(data) > 4 else self._last_read[-4:] + data
+            self._listener.answer_bytes(data)
+
+    def _last_bytes(self, data: bytes) -> None:
+        listener = self._listener
+        if self._goes_on_behind(data):
+            self._fail(ValueError("empty lines after the end of the answer"))
+        elif listener is not None:
+            if data and self._framing is not Framing.NONE:
+                listener.answer_bytes(data)
+            if self._listener is listener:
+                self._finish()
+
+    def _goes_on_behind(self, data: bytes) -> bool:
+        """Tell whether the read that completes the body has bytes behind its end.
+
+        Another answer there is noticed by its beginning. Empty lines are not: the parser passes over them.
+        """
+        if self._framing is Framing.SIZED:
+            return self._body_bytes + len(data) > int(find(self._headers, b"content-length") or b"0")
+        if self._framing is Framing.CHUNKED:
+            return not _CHUNKS_END.search(self._last_read[-4:] + data[-5:])
+        return data != b"" and not self._expects_no_body
 
     def _head_received(self, data: bytes) -> None:
         self._head = head = (self._head or b"") + data
@@ -173,32 +196,17 @@ class UpstreamConnection(asyncio.Protocol):
                 return
             start = head.index(b"\r\n\r\n", start) + 4
         body = head[start:]
-        if self._is_overfull(body):
-            self._fail(ValueError("bytes after the end of the answer"))
-            return
         listener = self._listener
         if listener is None:
             return
         listener.answer_head(self._parser.get_status_code(), self._headers, self._framing)
-        if body and self._listener is listener and self._framing is not Framing.NONE:
+        if self._listener is not listener:
+            return
+        if self._complete:
+            self._last_bytes(body)
+        elif body:
+            self._body_bytes, self._last_read = len(body), body
             listener.answer_bytes(body)
-        if self._complete and self._listener is listener:
-            self._finish()
-
-    def _is_overfull(self, data: bytes) -> bool:
-        """Note a read of the body; tell whether it goes on behind the body's end.
-
-        Another answer there is noticed by its beginning. Empty lines are not: the parser passes over them.
-        """
-        self._body_bytes += len(data)
-        before, self._last_read = self._last_read, data if len(data) > 4 else self._last_read[-4:] + data
-        if not self._complete:
-            return False
-        if self._framing is Framing.SIZED:
-            return self._body_bytes > int(find(self._headers, b"content-length") or b"0")
-        if self._framing is Framing.CHUNKED:
-            return not _CHUNKS_END.search(before[-4:] + data[-5:])
-        return data != b"" and not self._expects_no_body
 
     def eof_received(self) -> None:
         return None
