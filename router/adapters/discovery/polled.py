@@ -32,6 +32,7 @@ class Polled:
         told: list[Endpoint] | None = None
         while True:
             found = await self._look()
+            _end_if_cancelled()
             if found is not None and found != told:
                 told = found
                 yield list(found)
@@ -48,3 +49,13 @@ class Polled:
             return None
         self._readability.well()
         return found
+
+
+def _end_if_cancelled() -> None:
+    """End a task whose cancellation was lost.
+
+    Before Python 3.12 `asyncio.wait_for`, by which dnspython waits, drops one that comes together with its result.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

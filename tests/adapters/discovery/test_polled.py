@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+
+import pytest
 
 from router.adapters.discovery.polled import Polled
 from router.adapters.discovery.trouble import Readability, Unreadable
 from router.ports import Endpoint
 from tests.adapters.discovery.hearing import Log, hearing
+from tests.rig.client import DEADLINE_S
 
 A, B = [Endpoint("http://a:80")], [Endpoint("http://b:80")]
 
@@ -60,6 +64,36 @@ async def test_what_is_told_is_not_what_is_kept() -> None:
     (await anext(found)).clear()
     assert await anext(found) == B
     await found.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_cancellation_that_a_reader_drops_ends_it_all_the_same() -> None:
+    """As asyncio.wait_for does before Python 3.12, when it comes together with what is waited for."""
+
+    class Dropping:
+        def __init__(self) -> None:
+            self.looks = 0
+            self.begun = asyncio.Event()
+
+        async def read(self) -> list[Endpoint]:
+            self.looks += 1
+            self.begun.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return A
+
+    reader = Dropping()
+
+    async def follow() -> None:
+        async for _ in Polled("name", reader, 0.0).endpoints():
+            pass
+
+    following = asyncio.ensure_future(follow())
+    await reader.begun.wait()
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(DEADLINE_S):
+            await following
+    assert reader.looks == 1
 
 
 def test_each_reason_is_logged_once_for_each_trouble(log: Log) -> None:
