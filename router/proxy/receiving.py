@@ -28,8 +28,8 @@ def body_framing(headers: Headers) -> bytes:
     return b"" if length in (None, b"0") else b"content-length: %b" % length
 
 
-_HOST = re.compile(rb"(?:\[[\w.:%~!$&'()*+,;=-]+\]|[\w.~%!$&'()*+,;=-]*)(?::[0-9]*)?", re.ASCII)
-"""A host, and perhaps a port: RFC 9110 section 7.2, RFC 3986 section 3.2.2."""
+_HOST = re.compile(rb"(?:\[[\w.:%~!$&'()*+,;=-]+\]|[\w.~%!$&'()*+,;=-]*)(?::[0-9]*)?[ \t]*", re.ASCII)
+"""A host, and perhaps a port: RFC 9110 section 7.2, RFC 3986 section 3.2.2. The parser leaves spaces behind it."""
 
 
 class Part(Enum):
@@ -103,7 +103,7 @@ class Receiver(HttpToolsProtocol):
             self._go_on_without_upgrade(data[paused.args[0] :])
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
-            if isinstance(cause, Unreadable):
+            if isinstance(cause, Unreadable | httptools.HttpParserError):
                 self._refuse_bytes(self._error)
             else:
                 LOGGER.error("a request could not be handled", exc_info=cause)

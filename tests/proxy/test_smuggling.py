@@ -109,6 +109,7 @@ PASSED = {
     "empty lines before it": b"\r\n\r\n" + raw("content-length: 2", body=b"{}"),
     "an upgrade": raw("connection: upgrade", "upgrade: websocket", "content-length: 2", body=b"{}"),
     "an IPv6 host": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: [fe80::1%25eth0]:8000"),
+    "spaces behind a host": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: \t x:1 \t "),
     "an empty host": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host:"),
     "a host with an underscore": raw("content-length: 2", body=b"{}").replace(b"host: x", b"Host: my_router.x:80"),
 }
