@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from router.adapters.cancellation import stop_if_cancelled
 from router.adapters.discovery.trouble import Readability, Unreadable
 from router.ports import Endpoint
 
@@ -32,7 +33,7 @@ class Polled:
         told: list[Endpoint] | None = None
         while True:
             found = await self._look()
-            _end_if_cancelled()
+            stop_if_cancelled()
             if found is not None and found != told:
                 told = found
                 yield list(found)
@@ -49,13 +50,3 @@ class Polled:
             return None
         self._readability.well()
         return found
-
-
-def _end_if_cancelled() -> None:
-    """End a task whose cancellation was lost.
-
-    Before Python 3.12 `asyncio.wait_for`, by which dnspython waits, drops one that comes together with its result.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

@@ -14,8 +14,9 @@ import msgspec
 import xxhash
 from redis.asyncio import Redis
 
+from router.adapters.cancellation import stop_if_cancelled
 from router.adapters.redis_store.encoding import VERSION, Names, encode
-from router.adapters.redis_store.link import FAILURES, RETRY_S, Link, stop_if_cancelled
+from router.adapters.redis_store.link import FAILURES, RETRY_S, Link
 from router.adapters.redis_store.store import RedisStore
 from router.core.allowance import PARTS, WINDOW_S, Allowance, Elsewhere, Sliding
 

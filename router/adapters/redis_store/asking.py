@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from redis.asyncio import Redis
 
+from router.adapters.cancellation import stop_if_cancelled
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import Names, found
-from router.adapters.redis_store.link import FAILURES, Link, stop_if_cancelled
+from router.adapters.redis_store.link import FAILURES, Link
 from router.adapters.redis_store.patience import GRACE_S, STALL_S
 from router.core.landmarks import Question, Recollection
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
+from router.adapters.cancellation import stop_if_cancelled
 from router.adapters.redis_store.encoding import Envelope, Names, read, unpack
-from router.adapters.redis_store.link import FAILURES, RETRY_S, Link, stop_if_cancelled
+from router.adapters.redis_store.link import FAILURES, RETRY_S, Link
 from router.core.news import Bulletin
 from router.core.peers import SILENT_S
 

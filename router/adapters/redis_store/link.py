@@ -122,14 +122,3 @@ class Link:
 def is_elsewhere(error: Exception) -> bool:
     """Tell whether another server or connection may do better. A script's READONLY has no class of its own."""
     return not isinstance(error, ResponseError) or isinstance(error, _ELSEWHERE) or "READONLY" in str(error)
-
-
-def stop_if_cancelled() -> None:
-    """Raise CancelledError in a task that was cancelled while it waited for redis-py.
-
-    redis-py 8.1 swallows most cancellations that come while it waits for an answer: the command returns as if nothing
-    had been asked of it. A loop that did not look would run for ever.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

@@ -16,10 +16,11 @@ from importlib.resources import files
 import msgspec
 from redis.asyncio import Redis
 
+from router.adapters.cancellation import stop_if_cancelled
 from router.adapters.discovery.endpoints import checked_weight, replica_url
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import Names
-from router.adapters.redis_store.link import FAILURES, RETRY_S, Link, is_elsewhere, stop_if_cancelled
+from router.adapters.redis_store.link import FAILURES, RETRY_S, Link, is_elsewhere
 from router.adapters.redis_store.sealing import Keyring
 from router.core.fleet import Fleet
 from router.core.orders import KEEP_MS, About, Order, Orders

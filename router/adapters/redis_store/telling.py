@@ -11,9 +11,10 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
+from router.adapters.cancellation import stop_if_cancelled
 from router.adapters.redis_store.counts import Counts
 from router.adapters.redis_store.encoding import WRITE_SCRIPT, Names, encode, pack
-from router.adapters.redis_store.link import FAILURES, RETRY_S, Link, stop_if_cancelled
+from router.adapters.redis_store.link import FAILURES, RETRY_S, Link
 from router.adapters.redis_store.options import Options
 from router.adapters.redis_store.outbox import Outbox, Write
 from router.adapters.redis_store.patience import Patience
