@@ -260,7 +260,7 @@ class UpstreamConnection(asyncio.Protocol):
         elif status in _BODILESS:
             self._framing = Framing.NONE
         elif codings := [value for name, value in self._headers if name == b"transfer-encoding"]:
-            if [coding.lower() for coding in codings] != [b"chunked"]:
+            if [coding.rstrip(b" ").lower() for coding in codings] != [b"chunked"]:
                 raise ValueError("a transfer coding that was not asked for")  # RFC 9112 section 7.4
             self._framing = Framing.CHUNKED
         elif find(self._headers, b"content-length") is not None:

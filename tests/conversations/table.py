@@ -65,6 +65,8 @@ REQUESTS: dict[str, bytes] = {
     "names in capitals": _request(b"CONTENT-LENGTH: 2", b"X-SHOUT: Loud", body=b"{}").replace(b"Host", b"HOST"),
     "names in small letters": _request(b"content-length: 2", b"x-quiet: a", body=b"{}").replace(b"Host", b"host"),
     "spaces around values": _request(b"Content-Length: \t 2 \t", b"X-A: \t a \t b \t", b"X-B:c", body=b"{}"),
+    "spaces around a coding": _request(b"Transfer-Encoding: \t chunked  ", body=_chunks(BODY)),
+    "spaces around a host": SIZED.replace(b"a.test", b" a.test\t "),
     "empty values": _request(b"X-A:", b"X-B: ", b"Content-Length: 2", body=b"{}"),
     "bytes above ASCII": _request(b"X-A: \xe4\xff", b"Content-Length: 2", body=b"\xff\x00"),
     "one name twice": _request(b"X-A: 1", b"X-B: 2", b"X-A: 3", b"Content-Length: 2", body=b"{}"),
@@ -139,6 +141,7 @@ ANSWERS: dict[str, Sent] = {
     "no reason": Sent(_answer(b"Content-Length: 2", body=b"{}", first=b"HTTP/1.1 200 ")),
     "an unknown status": Sent(_answer(b"Content-Length: 2", body=b"{}", first=b"HTTP/1.1 299 Made Up")),
     "spaces around values": Sent(_answer(b"Content-Length: \t 2 ", b"X-A: \t a \t b \t", b"X-B:c", body=b"{}")),
+    "spaces around a coding": Sent(_answer(b"Transfer-Encoding: \t Chunked  ", body=_chunks(b"{}"))),
     "bytes above ASCII": Sent(_answer(b"X-A: \xe4\xff", b"Content-Length: 2", body=b"\xff\x00")),
     "one name twice": Sent(_answer(b"Set-Cookie: a=1", b"Set-Cookie: b=2", b"Content-Length: 0")),
     "names that Connection names": Sent(

@@ -282,6 +282,7 @@ INVALID_ANSWERS = {
     "empty lines behind an interim head": b"HTTP/1.1 103 x\r\n\r\n\r\n\r\n" + OK,
     "a coding before chunked": b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "a coding that is not chunked": b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "a tab behind chunked": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\t\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "chunked, and identity": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\nok",
     "an empty line behind a sized body": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok\r\n",
     "an empty line behind chunks": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n",
