@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode
 
 from router.app.settings.about import GIB, MIB, About
-from router.app.settings.values import aliases, discoveries, header_names, replica_specs, split_list
+from router.app.settings.values import aliases, bearer_key, discoveries, header_names, replica_specs, split_list
 
 PolicyName = Literal["affinity", "session-hash", "prefix-hash", "least-load", "round-robin"]
 
@@ -143,6 +143,7 @@ class FleetSettings(BaseSettings):
     ] = ByteSize(256 * MIB)
     engine_api_key: Annotated[
         SecretStr | None,
+        AfterValidator(bearer_key),
         Field(
             description="Bearer key for the replicas, sent instead of the client's Authorization header and with "
             "the router's own calls. Better given in the environment than as a flag, which every local user can "

@@ -114,6 +114,16 @@ def _without_repeats(items: Iterable[str]) -> tuple[str, ...]:
     return tuple(seen)
 
 
+def bearer_key(key: SecretStr | None) -> SecretStr | None:
+    """The key without white space around it, which files of secrets have; ValueError where no header can hold it."""
+    if key is None:
+        return None
+    text = key.get_secret_value().strip()
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be one word of visible ASCII characters")
+    return SecretStr(text)
+
+
 def redis_url(url: SecretStr | None) -> SecretStr | None:
     """The URL as it is; ValueError for one that can't be understood. Its words never quote a password."""
     if url is not None:
@@ -126,10 +136,10 @@ def otlp_url(url: str | None) -> str | None:
     if url is None:
         return None
     parts = urlsplit(url)
+    if "@" in url or parts.query or parts.fragment:  # first: what comes next repeats the URL
+        raise ValueError("must be no more than scheme, host, port and path: keys go into OTEL_EXPORTER_OTLP_HEADERS")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{url!r} must have the form http://host:4318 or https://host:4318")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("must be no more than scheme, host, port and path: keys go into OTEL_EXPORTER_OTLP_HEADERS")
     if not _is_installed(_OTLP_EXPORTER):
         raise ValueError("tracing needs packages that are not installed: pip install 'warmroute[otel]'")
     return url
