@@ -34,7 +34,7 @@ replay: $(STAMP) ## 15 minutes of recorded traffic through this and other router
 		--policy affinity,weighted-2-1-1,tree-switch,rr $(ARGS)
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .lowest-venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 
@@ -63,8 +63,21 @@ test-vllm: $(STAMP) ## against a real vLLM server (VLLM_PYTHON, or installs 2.5 
 test-image: $(STAMP) ## build the container image without an engine, and run it (root; buildah, bubblewrap, debootstrap)
 	@REQUIRE_IMAGE=1 $(BIN)/pytest -n0 tests/deploy/container/test_image.py $(ARGS)
 
-hostile: $(STAMP) ## 10,000 malformed requests to a router with simulated replicas, and what came of them
+test-lowest: $(STAMP) ## a good part of the tests with the lowest versions that pyproject.toml allows, in .lowest-venv
+	@tests/project/lowest.sh $(if $(ARGS),$(ARGS),-n 2 tests/core tests/adapters tests/sim tests/proxy tests/app)
+
+audit: $(STAMP) ## known weaknesses of the packages in the image, as PyPI tells of them (internet)
+	@$(BIN)/uv tool run --quiet --from 'pip-audit>=2.10' pip-audit --strict --disable-pip --require-hashes \
+		--requirement deploy/container/requirements.lock $(ARGS)
+
+hostile: $(STAMP) ## 10,000 malformed requests with honest clients beside, and what came of both
 	@$(BIN)/python -m tests.rig.hostile $(ARGS)
+
+passed: $(STAMP) ## 100,000 random honest requests and answers through a router, compared byte by byte
+	@$(BIN)/python -m tests.rig.passed $(ARGS)
+
+fuzz: $(STAMP) ## conversations with every pair of cuts, properties with 20,000 examples each: hours
+	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest -n 2 tests/conversations tests/properties $(ARGS)
 
 hooks: $(STAMP) ## have git run the checks at each commit and push
 	@$(BIN)/pre-commit install

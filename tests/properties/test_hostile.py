@@ -9,25 +9,16 @@ import pytest
 from hypothesis import given, settings
 
 from tests.rig.client import chat
-from tests.rig.hostile import KINDS, Case, Tally, attack, attack_all, case, cases
+from tests.rig.hostile import UPSTREAM_KEEPALIVE_S, Tally, attack, attack_all
+from tests.rig.hostile_cases import KINDS, Case, case, cases
+from tests.rig.innocent import innocents
+from tests.rig.leaks import Held, leaked
 from tests.rig.running import Router
 from tests.rig.stage import Stage
 
 COUNT = 250
 """A seed: with 4 seeds, and twice, 2,000 in some 15 s."""
 SEEDS = range(4)
-
-
-async def innocent(stage: Stage, router: Router, over: asyncio.Event) -> int:
-    """A client that does nothing wrong, and must not notice the others."""
-    client = await stage.client(router)
-    served = 0
-    while not over.is_set() or not served:
-        answer = await client.ask(chat(f"question {served}", stream=served % 2 == 0))
-        assert answer.status == 200
-        assert answer.header("connection") is None
-        served += 1
-    return served
 
 
 def check(router: Router, tally: Tally) -> None:
@@ -41,13 +32,14 @@ def check(router: Router, tally: Tally) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_hostile_requests_break_nothing(stage: Stage, seed: int) -> None:
     replicas = await stage.replicas(3)
-    router = await stage.router(*replicas)
-    over = asyncio.Event()
-    beside = asyncio.create_task(innocent(stage, router, over))
-    tally = await attack_all(stage, router, seed, COUNT, at_once=24)
-    over.set()
-    assert await beside > 1
+    router = await stage.router(*replicas, upstream_keepalive_s=UPSTREAM_KEEPALIVE_S)
+    before = Held.by(router)
+    async with innocents(router) as beside:
+        tally = await attack_all(stage, router, seed, COUNT, at_once=24)
     await router.idle()
+    assert beside.hurt == []
+    assert beside.served > 4
+    assert await leaked(router, before) == 0
     check(router, tally)
     assert set(tally.by_kind) >= {kind.__name__.replace("_", " ") for kind in KINDS}
     assert all(replica.requests for replica in replicas), "nothing got through that was to get through"
