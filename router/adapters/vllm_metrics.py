@@ -186,7 +186,7 @@ class VllmProbe:
         """Read /v1/models."""
         try:
             listed = httpx.Response(200, text=await self._get("/v1/models")).json()["data"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise OSError("the model list is not in OpenAI's form") from error
         if not isinstance(listed, list):
             raise OSError("the model list is not in OpenAI's form")
@@ -236,5 +236,5 @@ class VllmProbe:
             if fault is not None:
                 raise OSError(fault.errno, fault.strerror) from error
             raise ConnectionRefusedError(str(error)) from error
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, ValueError, RecursionError) as error:
             raise OSError(str(error)) from error

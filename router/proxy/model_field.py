@@ -31,13 +31,16 @@ def form_model(body: bytes) -> str:
 def with_model(body: bytes, model: str) -> bytes:
     """Return a JSON object or a form that names another model; every other byte as it was.
 
-    Raises msgspec.MsgspecError for a body that is neither.
+    One that is nested too deeply stays as it is. Raises msgspec.MsgspecError for a body that is neither.
     """
     at = _in_form(body)
     if at is not None:
         return body[: at.start] + model.encode() + body[at.stop :]
     value = msgspec.json.encode(model)
-    wanted = _decode_fields(body) | {"model": msgspec.Raw(value)}
+    try:
+        wanted = _decode_fields(body) | {"model": msgspec.Raw(value)}
+    except RecursionError:
+        return body
     for _, found in zip(range(MAX_TRIED), _IN_JSON.finditer(body), strict=False):
         changed = body[: found.start(1)] + value + body[found.end(1) :]
         if _decode_fields(changed) == wanted:

@@ -30,6 +30,8 @@ _FIELDS = {
 _FULL_ATTENTION = frozenset({None, "full_attention", "mla_attention"})
 """Kinds of cache of which a hit needs every block from the first one on. Others keep a window."""
 
+_UNREADABLE = (msgspec.DecodeError, RecursionError, KeyError, TypeError, ValueError, OverflowError, struct.error)
+
 _MASK_64 = (1 << 64) - 1
 
 
@@ -88,7 +90,7 @@ class Reader:
             batch = _named(_decoder.decode(payload), _BATCH)
             events = [event for raw in batch["events"] if (event := self._event(raw)) is not None]
             return Batch(events, _rank(batch.get("data_parallel_rank")))
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError, struct.error) as error:
+        except _UNREADABLE as error:
             raise BatchError(f"no batch of KV cache events: {error!r}") from error
 
     def _event(self, raw: Any) -> Event | None:

@@ -128,7 +128,7 @@ class SharedAllowances:
                 return None
             data = self._keyring.unseal(_sealed_as(other), told.number, told.sealed)
             counts = None if data is None else _decode_counts(data)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return None
         self._heard[other] = told.number
         return counts

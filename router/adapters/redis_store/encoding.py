@@ -94,7 +94,7 @@ def found(question: Question, values: Sequence[bytes | None], keyring: Keyring) 
 def _turn(value: bytes | None) -> _Turn | None:
     try:
         return None if value is None else _decode_turn(value)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 
@@ -118,7 +118,7 @@ def unpack(data: bytes) -> Envelope | None:
     """Open an envelope; None for what is none, or of another version."""
     try:
         envelope = _decode_envelope(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     return envelope if envelope.version == VERSION else None
 
@@ -130,7 +130,7 @@ def read(envelope: Envelope, keyring: Keyring) -> Bulletin | None:
     body = keyring.unseal(envelope.router, envelope.number, envelope.body)
     try:
         bulletin = None if body is None else _decode_bulletin(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     return bulletin if bulletin is not None and all(map(_is_sound, bulletin.news)) else None
 

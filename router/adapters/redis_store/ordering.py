@@ -136,7 +136,7 @@ def unpack(value: bytes, keyring: Keyring) -> list[Order]:
     plain = keyring.unseal_value(value)
     try:
         orders = [] if plain is None else _decode(plain)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return []
     return list(filter(_is_sound, orders))
 

@@ -83,7 +83,7 @@ def admin_app(house: House) -> FastAPI:
         body = await request.body()
         try:
             msgspec.json.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             return refusal(400, f"the body is not JSON: {error}")
         names = house.settings.session_header
         session = next((request.headers[name] for name in names if request.headers.get(name)), None)

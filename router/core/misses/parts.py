@@ -168,7 +168,7 @@ def _undated(words: bytes) -> bytes:
 def _sketch_tools(content: bytes) -> int:
     try:
         tools = _decode_raws(content)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return _sketch_text(content, dated=True)
     upper = lower = 0
     for tool in tools:

@@ -109,7 +109,7 @@ class Api(Generic[T]):
                 raise Unreadable(_words(error)) from None
         try:
             return msgspec.json.decode(data, type=Page[self._resource.type])  # type: ignore[name-defined]
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise Unreadable(f"its API server sends no {self._resource}: {error}") from None
 
     @contextlib.asynccontextmanager
@@ -192,7 +192,7 @@ async def _message(response: httpx.Response) -> str:
                 break
     try:
         text = msgspec.json.decode(data, type=Status).message or ""
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         text = data.decode("utf-8", "replace")
     return " ".join(text.split())[:200] or "it does not say why"
 
