@@ -6,6 +6,7 @@ not say (a text to be completed), every `STRIDE_BLOCKS`-th block.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from router.core.fleet import Fleet
@@ -151,15 +152,16 @@ def recollect(fleet: Fleet, asked_for: Question, recollection: Recollection, now
         return learnt
     seen: set[ReplicaId] = set()
     for found in sorted(recollection.found, reverse=True):
-        holders = {holder.replica for holder in found.holders if _holds_still(fleet, holder)}
+        holders = [holder.replica for holder in found.holders if _holds_still(fleet, holder)]
         if holders:
-            _learn(fleet, asked_for.prompt, found, holders - seen, now)
-            seen |= holders
+            # In the order of the answer: that of a set is another one in each process, and so would decisions be.
+            _learn(fleet, asked_for.prompt, found, [one for one in dict.fromkeys(holders) if one not in seen], now)
+            seen.update(holders)
             learnt = True
     return learnt
 
 
-def _learn(fleet: Fleet, prompt: Prompt, found: Found, holders: set[ReplicaId], now: float) -> None:
+def _learn(fleet: Fleet, prompt: Prompt, found: Found, holders: Iterable[ReplicaId], now: float) -> None:
     prefix = _prefix(prompt, found.position, found.rest_bytes)
     for replica_id in holders:
         fleet.index.learn(fleet[replica_id].mirror, prefix, now)

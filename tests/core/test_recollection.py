@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from router.core.fleet import Fleet
 from router.core.landmarks import Found, Holder, Landmark, Question, Recollection, landmarks, question, recollect
+from router.core.shortlist import LARGE
 from router.core.types import EngineReport, Reason, RoutingRequest
 from tests.core.prompts import SYSTEM, asks, book, completion, said
 from tests.core.worlds import answered, chat, fleet_of, prompt
@@ -38,6 +39,14 @@ def test_each_replica_counts_with_its_longest_prefix() -> None:
     assert tell(fleet, request, *told)
     assert matched(fleet, request) == {"r0": third, "r1": second, "r2": first, "r3": 0}
     assert all(replica.mirror.held_bytes == 0 for replica in fleet)
+
+
+def test_holders_are_learnt_in_the_order_of_the_answer_in_every_process() -> None:
+    """A large fleet looks at them in the order in which they came to hold something, and prices them in that order."""
+    fleet, request = fleet_of(LARGE + 2), chat(*said(1))
+    named = ["r40", "r5", "r31", "r7", "r2", "r19", "r23", "r11"]
+    assert tell(fleet, request, Found(len(prompt(SYSTEM).hashes), holders(*named, "r5")))
+    assert [score.replica for score in fleet.explain(request, 6.0).scores][: len(named)] == named
 
 
 def test_the_next_turn_of_a_chat_that_was_found_is_warm() -> None:
