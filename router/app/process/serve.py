@@ -21,6 +21,7 @@ from router.app.background import start_all
 from router.app.house import House
 from router.app.keeping import save
 from router.app.process.listening import Listening
+from router.app.process.log_lines import OneLine
 from router.app.process.stopping import Stop, finish, give_up_soon, until
 from router.app.public import public_app
 from router.app.recording import Origin
@@ -58,7 +59,9 @@ Control = Callable[[House], Awaitable[None]]
 
 def set_up_logging(level: str) -> None:
     """Plain lines on stderr; caller, thread and process, which no line shows, are not collected: half a line's cost."""
-    logging.basicConfig(level=level.upper(), format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     for unused in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
         setattr(logging, unused, False)
     logging._srcfile = None  # documented in the logging cookbook: "Optimization"
