@@ -11,9 +11,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from router.sim.faults import Fault, FaultKind
+from tests.e2e.test_queue import Full
 from tests.rig.client import DEADLINE_S, chat, request
 from tests.rig.faulty_link import FaultyLink
 from tests.rig.served import serving
@@ -43,16 +42,13 @@ async def test_in_the_middle_of_a_stream_its_engine_is_freed(stage: Stage) -> No
         assert await other.chunk(stays), "nobody else is cut"
 
 
-@pytest.mark.parametrize("stream", [True, False])
-async def test_during_a_silent_prefill_nothing_is_sent_and_it_is_noticed_all_the_same(
-    stage: Stage, stream: bool
-) -> None:
+async def test_during_a_silent_prefill_nothing_is_sent_and_it_is_noticed_all_the_same(stage: Stage) -> None:
     replica = await stage.replica()
     replica.faults.set(Fault(FaultKind.HANG))
     router = await stage.router(replica, vanish_timeout_s=SOON_S)
     async with FaultyLink(router.port) as link:
         gone = await stage.client(link)
-        gone.send(chat(stream=stream))
+        gone.send(chat(stream=True))
         await replica.wait_for(lambda: bool(replica.requests) and replica.requests[0].complete, DEADLINE_S)
         link.vanish()
         await replica.wait_for(lambda: replica.requests[0].left_early, DEADLINE_S)
@@ -60,10 +56,24 @@ async def test_during_a_silent_prefill_nothing_is_sent_and_it_is_noticed_all_the
         assert router.records.finished[-1].outcome == "client-left"
 
 
+async def test_in_the_queue_it_gives_its_place_away(stage: Stage) -> None:
+    full = await Full.of(stage, vanish_timeout_s=SOON_S)
+    async with FaultyLink(full.router.port) as link:
+        gone = await stage.client(link)
+        gone.send(chat("gone"))
+        await full.router.until(lambda: full.held == 1, "it does not wait")
+        (staying,) = await full.wait_with(chat("staying"))
+        link.vanish()
+        await full.router.until(lambda: full.held == 1, "it still waits")
+        full.go()
+        assert (await staying.answer()).status == 200
+        assert full.arrived() == ["staying"]
+
+
 async def test_a_client_that_waits_for_as_long_and_is_there_gets_its_answer(stage: Stage) -> None:
     """Nothing goes either way for several limits but the probes, which its kernel answers."""
     replica = await stage.replica()
-    replica.faults.set(Fault(FaultKind.SLOW_HEADERS, delay_s=3 * SOON_S))
+    replica.faults.set(Fault(FaultKind.SLOW_HEADERS, delay_s=2.5 * SOON_S))
     router = await stage.router(replica, vanish_timeout_s=SOON_S)
     async with FaultyLink(router.port) as link:
         assert (await (await stage.client(link)).ask(chat())).status == 200

@@ -125,7 +125,7 @@ async def test_while_nobody_resolves_it_the_last_addresses_serve_on_and_one_line
         async with load(stage, fleet.router) as chats:
             fleet.names.answers[NAME] = codes
             asked = len(fleet.names.asked)
-            await fleet.router.until(lambda: len(fleet.names.asked) > asked + 4, "nobody asks any more")
+            await fleet.router.until(lambda: len(fleet.names.asked) > asked + 2, "nobody asks any more")
             begun = len(chats.answered)
             await fleet.router.until(lambda: len(chats.answered) > begun + 30)
             await fleet.known("127.0.0.2", "127.0.0.3")

@@ -112,7 +112,7 @@ async def test_probes_that_lose_packets_eject_nobody(stage: Stage) -> None:
     async with contextlib.AsyncExitStack() as stack:
         links = [await stack.enter_async_context(FaultyLink(replica.port, LOSS_RATIO)) for replica in replicas]
         router = await stage.router(*links, watched=True, health_interval_s=0.1, scrape_interval_s=0.1)
-        for count in (20, 40, 60):
+        for count in (15, 30):
             assert (await stage.ask(router, chat())).status == 200
             for replica in replicas:
                 await replica.wait_for(partial(asked_often, replica, count), DEADLINE_S)

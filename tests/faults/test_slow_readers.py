@@ -22,7 +22,7 @@ CHUNKS = 64
 """Half a megabyte to each."""
 
 FRAMED_BYTES = len(chunked(CHUNK, last=b""))
-BYTES_ONE_BY_ONE = 20
+BYTES_ONE_BY_ONE = 16
 QUICK_EVENTS = 50
 REST_BYTES = CHUNKS * FRAMED_BYTES + len(chunked()) - BYTES_ONE_BY_ONE
 
