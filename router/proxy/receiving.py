@@ -175,9 +175,8 @@ class Receiver(HttpToolsProtocol):
 
     def _make_scope(self, incoming: Incoming) -> None:
         """Do what uvicorn does when a message begins: only its own requests need a scope."""
-        url = self.url
         super().on_message_begin()
-        self.url = url
+        self.url = incoming.target
         self.expect_100_continue = incoming.expects_continue
         self.headers.extend(incoming.headers)
 

@@ -1,4 +1,7 @@
-"""Nothing can be smuggled past the parser, into an engine's connection or out of it."""
+"""Nothing can be smuggled past the parser, into an engine's connection or out of it.
+
+What comes of requests that can be read in two ways is in tests/conversations/test_corpus.py.
+"""
 
 import asyncio
 
@@ -9,125 +12,6 @@ from tests.rig.stage import Stage
 from tests.rig.upstream import Peer, answering
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
-HIDDEN = b"POST /sleep HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
-
-
-def raw(*lines: str, body: bytes = b"") -> bytes:
-    return "\r\n".join([f"POST {CHAT} HTTP/1.1", "host: x", *lines, "", ""]).encode("latin-1") + body
-
-
-REFUSED = {
-    "length and chunks": raw("content-length: 4", "transfer-encoding: chunked", body=b"0\r\n\r\n" + HIDDEN),
-    "chunks and length": raw("transfer-encoding: chunked", "content-length: 4", body=b"0\r\n\r\n" + HIDDEN),
-    "two lengths": raw("content-length: 2", "content-length: 3", body=b"{}x"),
-    "a negative length": raw("content-length: -1"),
-    "a length with a sign": raw("content-length: +2", body=b"{}"),
-    "a length in hex": raw("content-length: 0x2", body=b"{}"),
-    "a list of lengths": raw("content-length: 2, 2", body=b"{}"),
-    "a huge length": raw("content-length: 99999999999999999999999"),
-    "an unknown coding last": raw("transfer-encoding: chunked, identity", body=b"0\r\n\r\n" + HIDDEN),
-    "a coding that is not chunked": raw("transfer-encoding: xchunked", body=b"0\r\n\r\n" + HIDDEN),
-    "a chunk size that is none": raw("transfer-encoding: chunked", body=b"zz\r\n{}\r\n0\r\n\r\n"),
-    "a negative chunk size": raw("transfer-encoding: chunked", body=b"-2\r\n{}\r\n0\r\n\r\n"),
-    "a huge chunk size": raw("transfer-encoding: chunked", body=b"fffffffffffffffff\r\n{}\r\n0\r\n\r\n"),
-    "a chunk longer than its size": raw("transfer-encoding: chunked", body=b"2\r\n{}}}\r\n0\r\n\r\n" + HIDDEN),
-    "a chunk line ended by a bare line feed": raw("transfer-encoding: chunked", body=b"2\n{}\r\n0\r\n\r\n" + HIDDEN),
-    "a name with a space": raw("content-length : 2", body=b"{}"),
-    "a name with a null byte": raw("x\x00y: 1", "content-length: 2", body=b"{}"),
-    "a bare carriage return in a value": raw("x-a: 1\rtransfer-encoding: chunked", "content-length: 2", body=b"{}"),
-    "a null byte in a value": raw("x-a: 1\x002", "content-length: 2", body=b"{}"),
-    "a line that is no header": raw("no colon here", "content-length: 2", body=b"{}"),
-    "a folded first line": f"POST\r\n {CHAT} HTTP/1.1\r\n\r\n".encode(),
-    "a space in the target": b"POST /v1/chat /completions HTTP/1.1\r\nhost: x\r\n\r\n",
-    "an empty length": raw("content-length:", body=b"{}"),
-    "the same length twice": raw("content-length: 2", "content-length: 2", body=b"{}"),
-    "a length with a vertical tab": raw("content-length: \x0b2", body=b"{}"),
-    "a folded length": raw("content-length:\r\n 2", body=b"{}"),
-    "a folded value": raw("x-a: one\r\n two", "content-length: 2", body=b"{}"),
-    "a coding before chunked": raw("transfer-encoding: gzip, chunked", body=b"0\r\n\r\n" + HIDDEN),
-    "identity, and chunked": raw("transfer-encoding: identity", "transfer-encoding: chunked", body=b"0\r\n\r\n"),
-    "chunked, and identity": raw("transfer-encoding: chunked", "transfer-encoding: identity", body=b"0\r\n\r\n"),
-    "chunked twice": raw("transfer-encoding: chunked, chunked", body=b"0\r\n\r\n"),
-    "chunked with a parameter": raw("transfer-encoding: chunked;q=1", body=b"0\r\n\r\n"),
-    "quoted chunked": raw('transfer-encoding: "chunked"', body=b"0\r\n\r\n"),
-    "an empty coding": raw("transfer-encoding:", body=b"0\r\n\r\n"),
-    "a coding and an upgrade": raw(
-        "connection: upgrade", "upgrade: h2c", "transfer-encoding: gzip", body=b"0\r\n\r\n" + HIDDEN
-    ),
-    "chunks in HTTP/1.0": raw("transfer-encoding: chunked", body=b"0\r\n\r\n").replace(b"/1.1", b"/1.0", 1),
-    "a chunk size with 0x": raw("transfer-encoding: chunked", body=b"0x2\r\n{}\r\n0\r\n\r\n"),
-    "a chunk size with a sign": raw("transfer-encoding: chunked", body=b"+2\r\n{}\r\n0\r\n\r\n"),
-    "a chunk size with an underscore": raw("transfer-encoding: chunked", body=b"0_2\r\n{}\r\n0\r\n\r\n"),
-    "a chunk size with a space": raw("transfer-encoding: chunked", body=b"2 \r\n{}\r\n0\r\n\r\n"),
-    "an extension with a bare line feed": raw("transfer-encoding: chunked", body=b"2;a\n{}\r\n0\r\n\r\n"),
-    "an extension with a bare carriage return": raw("transfer-encoding: chunked", body=b"2;a\rb\r\n{}\r\n0\r\n\r\n"),
-    "a length in a trailer": raw("transfer-encoding: chunked", body=b"2\r\n{}\r\n0\r\ncontent-length: 9\r\n\r\n"),
-    "an end of chunks by line feeds": raw("transfer-encoding: chunked", body=b"2\r\n{}\r\n0\n\n"),
-    "a bare line feed between fields": raw("x-a: 1\nauthorization: forged", "content-length: 2", body=b"{}"),
-    "line feeds only": raw("content-length: 2", body=b"{}").replace(b"\r\n", b"\n"),
-    "a control character in a value": raw("x-a: \x1b[31m", "content-length: 2", body=b"{}"),
-    "an empty name": raw(": 1", "content-length: 2", body=b"{}"),
-    "HTTP/0.9": f"GET {CHAT}\r\n\r\n".encode(),
-    "HTTP/0.9 by name": f"GET {CHAT} HTTP/0.9\r\n\r\n".encode(),
-    "HTTP/2.0 by name": f"POST {CHAT} HTTP/2.0\r\nhost: x\r\n\r\n".encode(),
-    "HTTP/2's preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "an authority for a target": b"CONNECT 127.0.0.1:22 HTTP/1.1\r\nhost: x\r\n\r\n" + HIDDEN,
-    "an asterisk for a target": b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n",
-    "a target without a path": b"GET http://x HTTP/1.1\r\nhost: x\r\n\r\n",
-    "two hosts": raw("host: y", "content-length: 2", body=b"{}"),
-    "the same host twice": raw("host: x", "content-length: 2", body=b"{}"),
-    "no host": raw("content-length: 2", body=b"{}").replace(b"host: x\r\n", b""),
-    "a host with a path": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: x/y"),
-    "a host with a user": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: a@x"),
-    "a host with a space": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: x y"),
-    "a port that is no number": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: x:8o"),
-    "an unknown version": f"POST {CHAT} HTTP/3.7\r\nhost: x\r\n\r\n".encode(),
-}
-
-
-@pytest.mark.parametrize("sent", [pytest.param(sent, id=name) for name, sent in REFUSED.items()])
-async def test_a_request_that_can_be_read_in_two_ways_is_refused(stage: Stage, sent: bytes) -> None:
-    upstream = await stage.upstream(answering(OK))
-    router = await stage.router(upstream)
-    client = await stage.client(router)
-    answer = await client.ask(sent)
-    assert answer.status == 400
-    assert answer.error["type"] == "invalid_request_error"
-    assert answer.header("connection") == "close"
-    await client.closed()
-    assert upstream.requests == []
-
-
-PASSED = {
-    "an extension of a chunk": raw("transfer-encoding: chunked", body=b"2;name=value\r\n{}\r\n0\r\n\r\n"),
-    "a trailer": raw("transfer-encoding: chunked", body=b"2\r\n{}\r\n0\r\nauthorization: forged\r\n\r\n"),
-    "zeros before a chunk size": raw("transfer-encoding: chunked", body=b"0" * 40 + b"2\r\n{}\r\n0\r\n\r\n"),
-    "zeros before a length": raw("content-length: 0002", body=b"{}"),
-    "spaces behind a length": raw("content-length: 2  ", body=b"{}"),
-    "chunked in capitals": raw("transfer-encoding: CHUNKED ", body=b"2\r\n{}\r\n0\r\n\r\n"),
-    "a whole URL for a target": raw("content-length: 2", body=b"{}").replace(b"/v1", b"http://a:b@c.example:1/v1", 1),
-    "empty lines before it": b"\r\n\r\n" + raw("content-length: 2", body=b"{}"),
-    "an upgrade": raw("connection: upgrade", "upgrade: websocket", "content-length: 2", body=b"{}"),
-    "an IPv6 host": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: [fe80::1%25eth0]:8000"),
-    "spaces behind a host": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host: \t x:1 \t "),
-    "an empty host": raw("content-length: 2", body=b"{}").replace(b"host: x", b"host:"),
-    "a host with an underscore": raw("content-length: 2", body=b"{}").replace(b"host: x", b"Host: my_router.x:80"),
-}
-
-
-@pytest.mark.parametrize("sent", [pytest.param(sent, id=name) for name, sent in PASSED.items()])
-async def test_odd_but_plain_requests_go_on_written_anew(stage: Stage, sent: bytes) -> None:
-    upstream = await stage.upstream(answering(OK))
-    router = await stage.router(upstream)
-    client = await stage.client(router)
-    assert (await client.ask(sent)).status == 200
-    (received,) = upstream.requests
-    assert received.raw_head.startswith(f"POST {CHAT} HTTP/1.1\r\n".encode())
-    assert received.all("host") == [f"127.0.0.1:{upstream.port}"]
-    assert (received.all("content-length"), received.body) == (["2"], b"{}")
-    for name in ("transfer-encoding", "authorization", "upgrade", "connection"):
-        assert received.all(name) == []
-    assert (await client.ask(chat())).status == 200
 
 
 async def test_a_second_request_without_a_host_is_refused_too(stage: Stage) -> None:
