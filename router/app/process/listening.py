@@ -10,6 +10,8 @@ from typing import Any
 
 import uvicorn
 
+from router.app.process.turns import Turns
+
 LOOK_S = 0.05
 """How often it is looked whether the last connection is gone."""
 
@@ -21,11 +23,18 @@ connected does not take its end for that of an idle connection, and may not try 
 class Listening(uvicorn.Server):
     """Call `open`, then, to end it, `refuse`, `emptied` and `abort`."""
 
-    def __init__(self, config: uvicorn.Config, listening: socket.socket, idle: Collection[object] = ()) -> None:
-        """`idle`: connections that wait for their next request, beside those that uvicorn itself knows to."""
+    def __init__(
+        self, config: uvicorn.Config, listening: socket.socket, idle: Collection[object] = (), *, shared: bool = False
+    ) -> None:
+        """`idle`: connections that wait for their next request, beside those that uvicorn itself knows to.
+
+        `shared`: other processes take connections from this socket, too.
+        """
         super().__init__(config)
         self._socket = listening
         self._idle = idle
+        self._shared = shared
+        self._turns: Turns | None = None
         self._ticking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -33,8 +42,20 @@ class Listening(uvicorn.Server):
         if not self.config.loaded:
             self.config.load()
         self.lifespan = self.config.lifespan_class(self.config)
-        await self.startup(sockets=[self._socket])
+        await self.startup(sockets=[] if self._shared else [self._socket])
+        if self._shared:
+            self._socket.listen(self.config.backlog)
+            self._turns = Turns(self._socket, self._protocol, self.config.ssl)
+            self._turns.open()
         self._ticking = asyncio.ensure_future(self.main_loop())  # which keeps the Date header right
+
+    def _protocol(self) -> asyncio.Protocol:
+        """Make what uvicorn makes for a connection that it has taken itself."""
+        protocol: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = protocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     @property
     def _connections(self) -> list[Any]:
@@ -50,6 +71,9 @@ class Listening(uvicorn.Server):
         """Take no connection any more."""
         for server in self.servers if self.started else ():
             server.close()
+        if self._turns is not None:
+            self._turns.close()
+            self._turns = None  # it may be called again, when there is no socket any more
         self._socket.close()
 
     async def emptied(self) -> None:

@@ -147,7 +147,8 @@ def _servers(house: House, sockets: Sockets) -> tuple[Listening, Listening]:
         raise StartError(f"TLS: {error}") from None
     house.reloads.serving = config
     admin = uvicorn.Config(admin_app(house), http="httptools", **_COMMON)
-    return Listening(config, sockets.clients, house.plane.idle), Listening(admin, sockets.admin)
+    shared = house.settings.workers > 1
+    return Listening(config, sockets.clients, house.plane.idle, shared=shared), Listening(admin, sockets.admin)
 
 
 _COMMON: dict[str, Any] = {
