@@ -19,8 +19,8 @@ COUNT = 400
 async def test_what_arrives_is_what_was_sent(stage: Stage, seed: int) -> None:
     tally = await pass_all(stage, seed, COUNT)
     assert (tally.changed, tally.crossed, tally.leaked) == ([], [], 0)
-    assert tally.passed + tally.left == COUNT
-    assert tally.passed > 0.9 * COUNT
+    assert tally.passed >= COUNT
+    assert tally.left > 0
 
 
 @pytest.mark.parametrize(("answered", "changed", "crossed"), [(0, 0, 0), (1, 0, 1)])

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -68,8 +68,12 @@ class Passing:
     """Both ends of all conversations through one router."""
 
     def __init__(self, stage: Stage, seed: int, count: int) -> None:
-        self.stage, self.seed, self.tally = stage, seed, Tally()
-        self._numbers: Iterator[int] = iter(range(count))
+        self.stage, self.seed, self.count, self.tally = stage, seed, count, Tally()
+        self._numbers = itertools.count()
+
+    def _next(self) -> int | None:
+        """The next number; None when enough have passed."""
+        return None if self.tally.passed >= self.count else next(self._numbers)
 
     # The engine's end
 
@@ -112,23 +116,19 @@ class Passing:
 
     async def client(self, router: Router) -> None:
         """Send what is next, on one connection after the other."""
-        for first in self._numbers:
-            chance, connection = Random(first), await Client.open(router.port)
-            number: int | None = first
+        while (number := self._next()) is not None:
+            chance, connection = Random(number), await Client.open(router.port)
             for _ in range(chance.randint(1, 50)):
                 if number is None or not await self._once(connection, number, chance):
                     break
-                number = next(self._numbers, None)
-            else:
-                if number is not None:
-                    await self._once(connection, number, chance)
+                number = self._next()
             connection.leave()
 
     async def _once(self, client: Client, number: int, chance: Random) -> bool:
         """Send one request, or some at once, and read what comes; return whether the connection goes on."""
         numbers = [number]
         while chance.random() < 0.1 and len(numbers) < 4 and not request_of(self.seed, numbers[-1]).closes:
-            following = next(self._numbers, None)
+            following = self._next()
             if following is None:
                 break
             numbers.append(following)
@@ -182,7 +182,7 @@ class Passing:
 
 
 async def pass_all(stage: Stage, seed: int, count: int, at_once: int = 24, engines: int = 3) -> Tally:
-    """Send so many, some at once."""
+    """Send until so many answers have passed, some at once."""
     passing = Passing(stage, seed, count)
     upstreams = [await stage.upstream(passing.script) for _ in range(engines)]
     router = await stage.router(*upstreams, upstream_keepalive_s=_UPSTREAM_KEEPALIVE_S)
@@ -210,7 +210,7 @@ async def _main(seed: int, count: int) -> int:
 def main() -> int:
     """Run from the command line; return the exit code."""
     parser = argparse.ArgumentParser(description="Send honest requests of every kind through a router, and compare.")
-    parser.add_argument("--count", type=int, default=100_000, help="how many (default 100000)")
+    parser.add_argument("--count", type=int, default=100_000, help="how many answers at least (default 100000)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
