@@ -97,10 +97,11 @@ class Receiver(HttpToolsProtocol):
             return
         self.plane.idle.discard(self)
         self._read_bytes = len(data)
+        behind_upgrade: bytes | None = None
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as paused:
-            self._go_on_without_upgrade(data[paused.args[0] :])
+            behind_upgrade = data[paused.args[0] :]
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if isinstance(cause, Unreadable | httptools.HttpParserError):
@@ -113,6 +114,8 @@ class Receiver(HttpToolsProtocol):
         else:
             if self._part is not NOTHING or self.cycle is None or self.cycle.response_complete:
                 self._after_reading()
+        if behind_upgrade is not None:  # not within the handler: an error there would have this one for its context
+            self._go_on_without_upgrade(behind_upgrade)
 
     def _after_reading(self) -> None:
         if self._part is not NOTHING:

@@ -39,12 +39,13 @@ def is_proxied(method: bytes, path: str) -> bool:
 def origin_form(target: bytes) -> bytes:
     """Return path and query of a request target.
 
-    Raises httptools.HttpParserError for what is no URL, and for one with a user in it: RFC 9110 section 4.2.4.
+    Raises httptools.HttpParserError for what is no URL, and for one that has a fragment or a user in it: RFC 9112
+    section 3.2, RFC 9110 section 4.2.4.
     """
     if target[:1] == b"/" and target[:2] != b"//" and b"#" not in target:
         return target
     url = httptools.parse_url(target)
     path = url.path or (b"/" if url.schema else b"")
-    if url.userinfo or not path.startswith(b"/"):
-        raise httptools.HttpParserError("a target with a user, or without a path")
+    if url.userinfo or b"#" in target or not path.startswith(b"/"):
+        raise httptools.HttpParserError("a target with a user or a fragment, or without a path")
     return path if url.query is None else b"%b?%b" % (path, url.query)

@@ -243,7 +243,11 @@ FIRST_LINES = {
         "3.2",
         why="invalid; nginx passes it on, and this engine refuses",
     ),
-    "a fragment": Entry(raw("content-length: 2", body=b"{}", first="POST /v1/y#z HTTP/1.1"), "3.2"),
+    "a fragment": Entry(
+        raw("content-length: 2", body=b"{}", first="POST /v1/y#z HTTP/1.1"),
+        "3.2",
+        why="putting it right is a SHOULD NOT",
+    ),
     "dots that climb out": Entry(
         raw("content-length: 2", body=b"{}", first="POST /v1/../sleep HTTP/1.1"),
         "3.2",

@@ -90,7 +90,7 @@ def whole_answers(draw: Draw) -> bytes:
 _PUT_IN = st.one_of(
     st.sampled_from([
         b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b"\r\n\r\n", b"\xff", b"\x0b", b"\x7f", b",", b";", b"+",
-        b"0x", b"0", b"1", b"chunked", b"identity", b"gzip, ", b"0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"_", b"-",
+        b"0x", b"0", b"1", b"chunked", b"identity", b"gzip, ", b"0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"_", b"#",
         b"Content-Length: 5\r\n", b"\r\nContent-Length: 0", b"Transfer-Encoding: chunked\r\n", b"\r\nHost: b", b"\\",
         b"\r\nTransfer-Encoding: identity", b"\r\nContent-Length: +2", b"\r\nTransfer-Encoding : chunked", b"\r\n\t",
         b"GET /v1/x HTTP/1.1\r\nHost: c\r\n\r\n", b"\r\nUpgrade: h2c\r\nConnection: upgrade", b"0" * 20, b"f" * 17,

@@ -24,6 +24,23 @@ async def test_a_second_request_without_a_host_is_refused_too(stage: Stage) -> N
     assert len(upstream.requests) == 2
 
 
+async def test_what_is_refused_behind_an_upgrade_is_the_clients_mistake(stage: Stage) -> None:
+    upstream = await stage.upstream(answering(OK))
+    router = await stage.router(upstream)
+    client = await stage.client(router)
+    upgrade = request("/v1/files", headers=[("connection", "upgrade"), ("upgrade", "websocket")])
+    client.send(upgrade + b"GET /v1/files HTTP/1.1\r\n\r\n")
+    assert (await client.answer()).status == 200
+    rest, _ = await client.remainder()
+    assert rest == b"" or rest.startswith(b"HTTP/1.1 400 ")
+    client = await stage.client(router)
+    client.send(upgrade)
+    assert (await client.answer()).status == 200
+    client.send(upgrade)
+    assert (await client.answer()).status == 200
+    assert (await client.ask(b"GET /v1/files HTTP/1.1\r\n\r\n")).status == 400
+
+
 async def test_broken_bytes_behind_an_answered_request_get_no_answer_of_their_own(stage: Stage) -> None:
     """A second answer to one request would be taken for the next one's."""
     router = await stage.router(api_keys="alpha")
