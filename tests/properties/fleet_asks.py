@@ -39,13 +39,19 @@ class Ask(msgspec.Struct, frozen=True, array_like=True):
 
 
 def texts(name: int, turns: int) -> list[tuple[bytes, bytes]]:
-    """Return the messages of a conversation: a system prompt that half of all have, then as many turns."""
+    """Return the messages of a conversation: a system prompt that half of all have, then as many turns.
+
+    Those of even names end with an engine's block.
+    """
     said = [(b"system", f"rules {name % 2} ".encode() * 100)]
     for turn in range(turns):
         if turn:
             said.append((b"assistant", f"answer {name} {turn} ".encode() * (20 + 30 * turn)))
         said.append((b"user", f"question {name} {turn} ".encode() * (10 + 70 * ((name + turn) % 3))))
-    return said
+    if name % 2:
+        return said
+    whole = TOKEN_BYTES * ENGINE_BLOCK_TOKENS
+    return [(tag, content.ljust(-(-len(content) // whole) * whole)) for tag, content in said]
 
 
 def _continued(ask: Ask) -> bytes:

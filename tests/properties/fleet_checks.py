@@ -13,9 +13,9 @@ from router.core.replica import Replica
 from router.core.residency import ENTRY_BYTES
 from router.core.shortlist import LARGE
 from router.core.ticket import Ticket
-from router.core.types import Decision, Outcome, OutcomeKind, Score
+from router.core.types import Decision, Outcome, OutcomeKind, Reason, Score
 from tests.properties.fleet_asks import ENGINE_BLOCK_TOKENS, Ask, prompt_of, request_of, token_ids_of
-from tests.properties.fleet_model import Model, ModelReplica
+from tests.properties.fleet_model import Allowed, Model, ModelReplica
 from tests.properties.fleet_player import ROOMY_BYTES, Player
 
 Known = tuple[int, str | None, list[tuple[str, int, int, float]]]
@@ -30,14 +30,19 @@ def leading(hashes: list[int], present: set[int]) -> int:
 # Decisions
 
 
-def check_decision(model: Model, roomy: bool, ask: Ask, decision: Decision, allowed: set[str] | str) -> None:
+def check_decision(model: Model, roomy: bool, ask: Ask, decision: Decision, allowed: Allowed | str) -> None:
     """Check who was chosen, and what each is believed to hold."""
     assert not isinstance(allowed, str), f"{decision.replica} instead of {allowed}"
-    assert decision.replica in allowed
     names = [score.replica for score in decision.scores]
     assert len(names) == len(set(names))
     assert decision.replica in names
-    assert set(names) <= set(model.replicas)
+    assert set(names) <= allowed.candidates
+    if len(model.replicas) <= LARGE:
+        assert set(names) == allowed.candidates
+    if allowed.pinned in allowed.candidates:
+        assert decision.replica == allowed.pinned
+    assert (decision.reason is Reason.LAST_RESORT) <= allowed.last_resort
+    assert decision.reason in (Reason.LAST_RESORT, Reason.FAILOVER) or not allowed.last_resort
     assert 0 <= decision.reloaded_tokens <= decision.matched_tokens <= decision.prompt_tokens
     if ask.tokens and request_of(ask).tokens is not None:
         assert decision.prompt_tokens == len(token_ids_of(ask))
@@ -63,7 +68,7 @@ def _check_score(model: Model, roomy: bool, ask: Ask, score: Score) -> None:
 def _check_tokens(model: Model, ask: Ask, decision: Decision) -> None:
     replica = model.replicas[decision.replica]
     if replica.live and request_of(ask).tokens is not None:
-        assert decision.matched_tokens == replica.told_tokens(ask)
+        assert (decision.matched_tokens, decision.reloaded_tokens) == replica.told_tokens(ask)
         return
     assert decision.matched_tokens < decision.prompt_tokens
     blocks = next(score.matched_blocks for score in decision.scores if score.replica == decision.replica)

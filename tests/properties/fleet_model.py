@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from router.core.types import EngineReport, OutcomeKind
 from tests.properties.fleet_asks import ENGINE_BLOCK_TOKENS, Ask, engine_blocks, prompt_of, request_of, token_ids_of
@@ -175,19 +176,29 @@ class ModelReplica:
     def told_blocks(self) -> int:
         return len({block for block, _ in +self.copies})
 
-    def told_tokens(self, ask: Ask) -> int:
-        """Return how many tokens of a prompt the engine has said it could take from its caches.
+    def told_tokens(self, ask: Ask) -> tuple[int, int]:
+        """Return how many tokens of a prompt the engine has said that it can take from caches, and from slower ones.
 
         Never the prompt's last token. First what the GPU has, then what a slower medium has from there on.
         """
-        count, far = 0, False
+        count = far = 0
         for block in engine_blocks(ask)[: (len(token_ids_of(ask)) - 1) // ENGINE_BLOCK_TOKENS]:
             near, other = self.copies[block, "gpu"], self.copies[block, "cpu"] or self.copies[block, "disk"]
             if not other and (far or not near):
                 break
-            far = far or not near
+            far += bool(far or not near)
             count += 1
-        return count * ENGINE_BLOCK_TOKENS
+        return count * ENGINE_BLOCK_TOKENS, far * ENGINE_BLOCK_TOKENS
+
+
+class Allowed(NamedTuple):
+    """Who may be chosen."""
+
+    candidates: frozenset[str]
+    pinned: str | None = None
+    """Who has to be, if a candidate."""
+    last_resort: bool = False
+    """None of them is fit."""
 
 
 class Attempt:
@@ -320,31 +331,35 @@ class Model:
             if replica.available(now) and not replica.asleep and replica.serves(model)
         ]  # fmt: skip
 
-    def allowed(self, ask: Ask, stored_at: str | None, excluded: Iterable[str], now: float) -> set[str] | str:
+    def allowed(self, ask: Ask, stored_at: str | None, excluded: Iterable[str], now: float) -> Allowed | str:
         """Return who may be chosen, or the name of the error that has to come."""
         out = set(excluded)
-        allowed = set(self.fit(ask.model, now)) - out
+        fit = set(self.fit(ask.model, now)) - out
         pinned = self.replicas.get(stored_at or "")
         if pinned is not None and pinned.state == "draining" and not out:
-            allowed.add(pinned.name)
-        if allowed:
-            return {pinned.name} if pinned is not None and pinned.name in allowed else allowed
+            fit.add(pinned.name)
+        if fit:
+            return Allowed(frozenset(fit), stored_at)
         serving = [replica for replica in self.replicas.values() if replica.serves(ask.model)]
         if self.replicas and not serving:
-            return self._unknown(ask, out, now)
-        return self._last_resort([replica for replica in serving if replica.name not in out])
+            return self._unknown(stored_at, out, now)
+        return self._last_resort([replica for replica in serving if replica.name not in out], stored_at)
 
-    def _unknown(self, ask: Ask, out: set[str], now: float) -> set[str] | str:
+    def _unknown(self, stored_at: str | None, out: set[str], now: float) -> Allowed | str:
+        """Return who may be asked for a model that none is known to serve."""
         if not self.forward_unknown:
             return "UnknownModelError"
-        allowed = set(self.fit("", now)) - out
-        return allowed or self._last_resort([r for r in self.replicas.values() if r.name not in out])
+        fit = frozenset(self.fit("", now)) - out
+        if fit:
+            return Allowed(fit, stored_at)
+        return self._last_resort([r for r in self.replicas.values() if r.name not in out], stored_at)
 
-    def _last_resort(self, left: list[ModelReplica]) -> set[str] | str:
+    def _last_resort(self, left: list[ModelReplica], stored_at: str | None) -> Allowed | str:
         """Rather one that drains and is well, then one that is awake, then any."""
         awake = [replica for replica in left if not replica.asleep]
         draining = [replica for replica in awake if replica.state == "draining" and replica.cause is None]
-        return {replica.name for replica in draining or awake or left} or "NoReplicaError"
+        names = frozenset(replica.name for replica in draining or awake or left)
+        return Allowed(names, stored_at, last_resort=True) if names else "NoReplicaError"
 
     def ended(self, number: int, kind: OutcomeKind, served: bool, now: float) -> None:
         """Take in the end of an attempt of this router."""

@@ -296,6 +296,10 @@ class Player:
     def play_cleared(self, name: str) -> None:
         self.engines[name].cleared()
 
+    def play_held(self, name: str, ask: Ask) -> tuple[int, int]:
+        held = self.engines[name].held(token_ids_of(ask))
+        return held.tokens, held.reloaded_tokens
+
     # Touches
 
     def play_touch(self, name: str, ask: Ask) -> bool:

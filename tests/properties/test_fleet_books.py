@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -12,6 +11,7 @@ from router.core.fleet import Fleet
 from router.core.residency import ENTRY_BYTES
 from router.core.types import EngineReport, NoReplicaError, Outcome, OutcomeKind, Usage
 from tests.core.worlds import chat
+from tests.properties.deeper import runs
 
 kinds = st.sampled_from(list(OutcomeKind))
 names = st.integers(0, 5)
@@ -106,5 +106,5 @@ class Books(RuleBasedStateMachine):
             assert (replica.ledger.streams, replica.ledger.uncached_tokens, replica.mirror.held_bytes) == (0, 0, 0)
 
 
-Books.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Books.TestCase.settings = runs(60)
 TestBooks = Books.TestCase

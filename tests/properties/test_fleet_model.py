@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
@@ -24,6 +23,7 @@ from router.core.peers import SILENT_S
 from router.core.policies import POLICIES
 from router.core.types import OutcomeKind, Usage
 from tests.properties import fleet_checks as checks
+from tests.properties.deeper import runs
 from tests.properties.fleet_asks import Ask, engine_blocks, prompt_of, request_of
 from tests.properties.fleet_machine import FleetMachine, asks, keyed_asks, luck, picks, some_replicas
 from tests.properties.fleet_model import Attempt, ModelReplica
@@ -34,9 +34,7 @@ ROOT = Path(__file__).parents[2]
 MOST_KEPT = 60
 """Histories that are played in other processes, the last ones."""
 
-DEEPER = 10
-"""Times the runs of `fast` that `deep` makes."""
-
+some_told = precondition(lambda self: self.told and any(replica.live for replica in self.model.replicas.values()))
 some_live = precondition(lambda self: any(replica.live for replica in self.model.replicas.values()))
 
 
@@ -46,6 +44,8 @@ class Everything(FleetMachine):
     def __init__(self, played: list[History]) -> None:
         super().__init__()
         self.played = played
+        self.told: list[Ask] = []
+        """Prompts of which engines have told that they have blocks."""
 
     # The queue
 
@@ -113,8 +113,21 @@ class Everything(FleetMachine):
             oldest_open=0 if lost else self.numbers,
             leaving=not leaving,
         )
+        self.tell(router, said)
+
+    def tell(self, router: str, said: Said) -> None:
         self.play("hear", router, said, self.now)
         self.model.hear(router, said, self.now)
+
+    @some_replicas
+    @rule(router=st.sampled_from("AB"), ask=keyed_asks, pick=picks, computed=st.booleans(), lost=st.booleans())
+    def other_router_has_a_turn(self, router: str, ask: Ask, pick: int, computed: bool, lost: bool) -> None:
+        """It tells of the end, or that is lost and told by the numbers of the next bulletin."""
+        self.numbers += 1
+        number = self.numbers
+        self.tell(router, Said(sent=((number, ask, self.at(pick).name),)))
+        checks.check_memory(self.model, self.player)
+        self.tell(router, Said(oldest_open=number + 1) if lost else Said(ended=((number, computed, 200),)))
 
     @precondition(lambda self: self.model.peers)
     @rule()
@@ -150,6 +163,15 @@ class Everything(FleetMachine):
         self.play("follow", self.at(pick).name)
         self.at(pick).live = True
 
+    def check_held(self, replica: ModelReplica, ask: Ask) -> None:
+        assert self.play("held", replica.name, ask) == replica.told_tokens(ask)
+
+    @some_told
+    @rule(pick=picks, told=picks)
+    def route_what_is_told(self, pick: int, told: int) -> None:
+        ask = msgspec.structs.replace(self.told[told % len(self.told)], tokens=True)
+        self.route_to_replica(self.live(pick).name, ask)
+
     @some_live
     @rule(pick=picks, luck=luck)
     def lose_events(self, pick: int, luck: int) -> None:
@@ -177,28 +199,33 @@ class Everything(FleetMachine):
         stop = min(start + count, len(blocks))
         self.play("stored", replica.name, ask, start, stop, medium, named)
         replica.stored(blocks[start:stop], medium)
+        self.told.append(ask)
+        self.check_held(replica, ask)
 
     @some_live
     @rule(pick=picks, key=st.integers(0, 9))
     def stored_behind_a_gap(self, pick: int, key: int) -> None:
         self.play("stored_behind_a_gap", self.live(pick).name, key)
 
-    @some_live
-    @rule(pick=picks, ask=keyed_asks, count=st.integers(1, 100), middle=st.booleans(),
+    @some_told
+    @rule(pick=picks, told=picks, count=st.integers(1, 100), middle=st.booleans(),
           medium=st.sampled_from(["gpu", "gpu", "cpu", "disk"]))  # fmt: skip
-    def gone(self, pick: int, ask: Ask, count: int, middle: bool, medium: str) -> None:
+    def gone(self, pick: int, told: int, count: int, middle: bool, medium: str) -> None:
         """An engine has evicted blocks, from a prompt's end as it does, or from its beginning."""
-        replica, blocks = self.live(pick), engine_blocks(ask)
+        replica, ask = self.live(pick), self.told[told % len(self.told)]
+        blocks = engine_blocks(ask)
         evicted = blocks[:count] if middle else blocks[-count:]
         self.play("gone", replica.name, tuple(evicted), medium)
         replica.gone(evicted, medium)
+        self.check_held(replica, ask)
 
-    @some_live
-    @rule(pick=picks, luck=luck)
-    def cleared(self, pick: int, luck: int) -> None:
-        if not luck:
-            self.play("cleared", self.live(pick).name)
-            self.live(pick).cleared()
+    @some_told
+    @rule(pick=picks)
+    def cleared(self, pick: int) -> None:
+        self.play("cleared", self.live(pick).name)
+        self.live(pick).cleared()
+        for ask in self.told[-2:]:
+            self.check_held(self.live(pick), ask)
 
     # Touches
 
@@ -278,19 +305,13 @@ class Large(Everything):
     least_replicas = 47
 
 
-def runs(fast: int) -> settings:
-    """Return how much is played."""
-    deep = settings.get_current_profile_name() == "deep"
-    return settings(max_examples=fast * (DEEPER if deep else 1), stateful_step_count=100 if deep else 50, deadline=None)
-
-
-@pytest.mark.timeout(0)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("machine", "examples"), [(Everything, 120), (Large, 30)])
 def test_any_history_is_as_the_model_says_and_the_same_whoever_plays_it(
     machine: type[Everything], examples: int
 ) -> None:
     played: list[History] = []
-    run_state_machine_as_test(partial(machine, played), settings=runs(examples))  # type: ignore[arg-type]
+    run_state_machine_as_test(partial(machine, played), settings=runs(examples, steps=50))  # type: ignore[arg-type]
     assert played
     for seed in ("1", "2"):
         assert played_elsewhere(played, seed) == [history.digest for history in played]

@@ -6,7 +6,6 @@ Whatever they do and whatever gets lost, nothing is left over; and where nothing
 from __future__ import annotations
 
 import msgspec
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -19,6 +18,7 @@ from router.core.residency import ENTRY_BYTES
 from router.core.ticket import Ticket
 from router.core.types import EngineReport, NoReplicaError, Outcome, OutcomeKind, ReplicaId, RoutingRequest, Usage
 from tests.core.worlds import chat
+from tests.properties.deeper import runs
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Bulletin).decode
@@ -368,6 +368,6 @@ class AtOnce(Agreeing):
             assert replica.mirror.held_bytes == there.mirror.held_bytes
 
 
-STEPS = settings(max_examples=80, stateful_step_count=40, deadline=None)
+STEPS = runs(80)
 Lossy.TestCase.settings = Late.TestCase.settings = AtOnce.TestCase.settings = STEPS
 TestLossy, TestLate, TestAtOnce = Lossy.TestCase, Late.TestCase, AtOnce.TestCase

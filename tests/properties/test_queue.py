@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -24,6 +24,7 @@ from router.core.types import (
 )
 from router.core.waiting import WEIGHTS, Owner, Place, Priority, Waiting
 from tests.core.worlds import chat
+from tests.properties.deeper import runs
 
 REPLICAS = ("r0", "r1", "r2")
 MODELS = ("m", "other")
@@ -190,7 +191,7 @@ class Waits(RuleBasedStateMachine):
 
 
 TestWaits = Waits.TestCase
-TestWaits.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWaits.settings = runs(150)
 
 
 jobs = st.lists(

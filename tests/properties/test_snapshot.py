@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
@@ -14,6 +13,7 @@ from router.core.snapshot import Snapshot, restore, take
 from router.core.ticket import Ticket
 from router.core.types import EngineReport, Outcome, OutcomeKind, Prompt, Usage
 from tests.core.worlds import chat
+from tests.properties.deeper import runs
 
 INDEX_BYTES = 64 << 20
 SMALL_INDEX_BYTES = 60 * ENTRY_BYTES
@@ -154,5 +154,5 @@ def after_order(fleet: Fleet) -> list[tuple[int, object]]:
     return [*old.items(), *young.items()]
 
 
-Restarts.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+Restarts.TestCase.settings = runs(80)
 TestRestarts = Restarts.TestCase
