@@ -45,6 +45,8 @@ class Downstream(Receiver):
         self._active: Exchange | None = None
         self._broken: Exchange | None = None
         self._idle_since_s = 0.0
+        self._unread_bytes = 0
+        """What its client had not taken of its last answer when that was last looked at."""
         self._forwarded = NOWHERE
 
     # uvicorn's and asyncio's side
@@ -269,6 +271,7 @@ class Downstream(Receiver):
         else:
             self.server_state.total_requests += 1
             self.transport.close()
+            self.plane.idle.add(self)  # the end of its answer may never be read
 
     def on_response_complete(self) -> None:
         if not self.transport.is_closing():
@@ -296,8 +299,18 @@ class Downstream(Receiver):
 
         A sweep asks this of all: uvicorn's timer for each request costs more than the sweep does.
         """
-        if now - self._idle_since_s >= self.timeout_keep_alive:
+        if self.transport.is_closing():
+            self._abort_if_unread(now)
+        elif now - self._idle_since_s >= self.timeout_keep_alive:
             self.transport.close()
+
+    def _abort_if_unread(self, now: float) -> None:
+        """Give up a client that takes nothing of the end of its answer, for which a closing connection waits."""
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes != self._unread_bytes:
+            self._unread_bytes, self._idle_since_s = unread_bytes, now
+        elif now - self._idle_since_s >= self.plane.limits.silence_timeout_s:
+            self.transport.abort()
 
 
 def downstream_class(plane: Plane, door: Door | None = None) -> type[Downstream]:

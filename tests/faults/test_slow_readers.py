@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
+from typing import Any
+
+import pytest
 
 from router.proxy.exchange import Exchange
 from tests.rig.client import Client, chat, chunked
@@ -121,3 +124,41 @@ async def test_each_slows_its_own_engine_and_nobody_else(stage: Stage) -> None:
     outcomes = Counter(record.outcome for record in router.records.finished)
     assert outcomes == {"completed": READERS // 2 + BYTES_ONE_BY_ONE, "client-left": READERS // 2}
     assert all(replica.health.up for replica in router.house.fleet)
+
+
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [("1.1", []), ("1.1", [("connection", "close")]), ("1.0", [])],
+    ids=["kept alive", "closed after it", "1.0"],
+)
+async def test_who_never_reads_the_end_of_an_answer_is_given_up_after_the_limit_on_silence(
+    stage: Stage, version: str, headers: list[tuple[str, str]]
+) -> None:
+    """The engine is done and nobody waits for it any more: what is left is bytes and a connection."""
+    go = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 140001\r\n\r\n0")
+        await go.wait()
+        peer.send(b"x" * 140_000)
+
+    router = await stage.router(await stage.upstream(script), silence_timeout_s=300.0)
+    client = await stage.client(router, receive_buffer_bytes=KERNEL_BYTES, read_ahead_bytes=KERNEL_BYTES)
+    client.send(chat(version=version, headers=headers))
+    await client.head()
+    (exchange,) = exchanges(router)
+    downstream: Any = exchange.client
+    let_the_kernel_hold_little(router)
+    go.set()
+    await router.until(lambda: not router.house.plane.active, "it is not done")
+    assert downstream.transport.get_write_buffer_size() > 0, "there is no end left to be read"
+    assert downstream in router.house.plane.idle
+    now = router.house.plane.clock() + 80.0
+    downstream.close_if_idle(now)
+    downstream.close_if_idle(now + 1.0)
+    downstream.close_if_idle(now + 299.0)
+    assert len(downstream.connections) == 1, "it has not had its time"
+    downstream.close_if_idle(now + 302.0)
+    await router.until(lambda: not downstream.connections, "it is held for ever")
+    assert not router.house.plane.idle
