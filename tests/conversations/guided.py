@@ -1,8 +1,8 @@
 """Requests found by coverage: atheris changes bytes, and keeps those that make the router go another way.
 
-`pip install atheris`, where it has a wheel, then `python -m tests.conversations.guided -max_total_time=600`; the options
-are libFuzzer's. It sees the router's own code, and not llhttp, which is C. What it finds is checked as generated requests
-are.
+`pip install atheris`, where it has a wheel, then `python -m tests.conversations.guided -max_total_time=600`; the
+options are libFuzzer's. It sees the router's own code, and not llhttp, which is C. What it finds is checked as
+generated requests are.
 """
 
 from __future__ import annotations
