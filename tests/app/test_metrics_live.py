@@ -239,3 +239,18 @@ async def test_a_full_mirror_says_how_full_and_how_old_its_oldest_is(stage: Stag
 async def test_the_build_is_named(stage: Stage) -> None:
     found = await samples(await stage.router())
     assert found["warmroute_build_info"] == [({"version": __version__}, 1.0)]
+
+
+async def test_tasks_are_counted_while_they_last(stage: Stage) -> None:
+    router = await stage.router(await stage.replica())
+    before = total((await samples(router))["warmroute_tasks"])
+    waiting = asyncio.Event()
+    tasks = [asyncio.create_task(waiting.wait()) for _ in range(50)]
+    during = total((await samples(router))["warmroute_tasks"])
+    waiting.set()
+    await asyncio.gather(*tasks)
+    after = total((await samples(router))["warmroute_tasks"])
+
+    assert before > 0
+    assert during - before >= 45  # a connection's own task may have ended in between
+    assert during - after >= 45
