@@ -73,7 +73,7 @@ class Downstream(Receiver):
         self.transport.write(last)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(LINGER_S, self.transport.close)
+        self.loop.call_later(LINGER_S, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.plane.idle.discard(self)
@@ -120,7 +120,7 @@ class Downstream(Receiver):
             exchange = Exchange(self.plane, self, Incoming(b"GET", b"/", "/", [], http_1_0=False), keep_alive=False)
             exchange.fail(error)
         elif last.response_complete:
-            self.transport.close()  # the request was answered before its body came, and another answer would be of none
+            self._close()  # the request was answered before its body came, and another answer would be of none
         elif not isinstance(last, Exchange) or last.incoming.complete:
             last.keep_alive = False  # its own answer comes first; then the connection ends
         elif last is self._active:
@@ -270,11 +270,18 @@ class Downstream(Receiver):
             self._finish_writing()
         else:
             self.server_state.total_requests += 1
-            self.transport.close()
-            self.plane.idle.add(self)  # the end of its answer may never be read
+            self._close()
+
+    def _close(self) -> None:
+        """Close once all is written; the sweep looks after it until then, for the end may never be read."""
+        self.transport.close()
+        if self in self.connections:
+            self.plane.idle.add(self)
 
     def on_response_complete(self) -> None:
-        if not self.transport.is_closing():
+        if self.transport.is_closing():
+            self._close()
+        else:
             self._next_request()
 
     def _next_request(self) -> None:
