@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 AT_A_TIME = 256
-"""Exchanges looked at by one sweep: under a millisecond, so that no stream is held up by it. Of 3,000 each one's turn
+"""Exchanges looked at by one sweep: some 4 us each, so that no stream is held up by it. Of 3,000 each one's turn
 comes every 6 s."""
 
 _PROBES_RATIO = 0.1
