@@ -189,8 +189,11 @@ class Everything(FleetMachine):
         count=st.integers(1, 200),
         medium=st.sampled_from(["gpu", "gpu", "gpu", "cpu", "disk"]),
         label=st.none() | picks,
+        then=st.sampled_from([None, "gpu", "cpu"]),
     )
-    def stored(self, pick: int, ask: Ask, start: int, count: int, medium: str, label: int | None) -> None:
+    def stored(
+        self, pick: int, ask: Ask, start: int, count: int, medium: str, label: int | None, then: str | None
+    ) -> None:
         """An engine has computed some blocks of a prompt behind what it has, or the same ones once more."""
         replica, blocks = self.live(pick), engine_blocks(ask)
         start %= min(replica.leading(blocks) + 1, len(blocks))
@@ -200,6 +203,9 @@ class Everything(FleetMachine):
         self.play("stored", replica.name, ask, start, stop, medium, named)
         replica.stored(blocks[start:stop], medium)
         self.told.append(ask)
+        if then is not None and stop < len(blocks):  # and what follows, elsewhere
+            self.play("stored", replica.name, ask, stop, len(blocks), then, named)
+            replica.stored(blocks[stop:], then)
         self.check_held(replica, ask)
 
     @some_live
@@ -252,6 +258,17 @@ class Everything(FleetMachine):
             return
         self.play("configure", policy, forward_unknown, probe_failures, slow_start_s)
         self.model.forward_unknown, self.model.probe_failures = forward_unknown, probe_failures
+
+    @some_replicas
+    @rule(pick=picks, ask=asks, slow_start_s=st.sampled_from([0.0, 1.0, 10.0]))
+    def come_back_slowly(self, pick: int, ask: Ask, slow_start_s: float) -> None:
+        """A replica comes back long after the fleet began, and its slow start is made shorter meanwhile."""
+        self.probe(pick, "generated")
+        self.now += 30.0
+        self.probe(pick, "refused")
+        self.probe(pick, "generated")
+        self.configure(0, "affinity", self.model.forward_unknown, self.model.probe_failures, slow_start_s)
+        self.route_to_replica(self.at(pick).name, ask)
 
     @rule(luck=luck)
     def restart(self, luck: int) -> None:
