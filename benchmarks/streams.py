@@ -88,8 +88,9 @@ def figures_of(
         "blocked": blocked,
         **{f"delay_{label}_s": quantile(delays_s, ratio) for label, ratio in (("p50", 0.5), ("p99", 0.99))},
         "delay_max_s": delays_s[-1] if delays_s else float("nan"),
-        "router_cpu_ratio": used[0] / elapsed_s,
-        "event_cpu_s": used[0] / max(1, len(delays_s)),
+        **(
+            {"router_cpu_ratio": used[0] / elapsed_s, "event_cpu_s": used[0] / max(1, len(delays_s))} if process else {}
+        ),
         "load_cpu_ratio": used[1] / elapsed_s,
         "load_late_p99_s": quantile(sorted(generator.late_s), 0.99),
         **memory,
