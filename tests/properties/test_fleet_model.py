@@ -186,8 +186,8 @@ class Everything(FleetMachine):
         pick=picks,
         ask=keyed_asks,
         start=picks,
-        count=st.integers(1, 200),
-        medium=st.sampled_from(["gpu", "gpu", "gpu", "cpu", "disk"]),
+        count=st.integers(1, 30),
+        medium=st.sampled_from(["gpu", "gpu", "cpu", "disk"]),
         label=st.none() | picks,
         then=st.sampled_from([None, "gpu", "cpu"]),
     )
