@@ -25,8 +25,11 @@ class Batch:
 
     def changed(self, streams: float, context_tokens: float, now: float) -> None:
         """Note that from now on so many streams with so many tokens in all are decoded."""
-        mark = self.mark(now)
-        self._at_s, self._stream_s, self._context_token_s = mark
+        passed_s = now - self._at_s
+        if passed_s > 0.0:
+            self._stream_s += self._streams * passed_s
+            self._context_token_s += self._context_tokens * passed_s
+            self._at_s = now
         self._streams, self._context_tokens = streams, context_tokens
 
     def mark(self, now: float) -> Mark:

@@ -7,6 +7,7 @@ blocks, which makes the match of a prompt a binary search.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 
@@ -179,29 +180,36 @@ class Mirror(Resident):
             self._evict_from_oldest(float("inf"), len(self._idle) - goal)
 
     def _evict_from_oldest(self, excess_bytes: float, most_blocks: int) -> None:
-        """Evict from the oldest release, last block first, what is asked for or all there is."""
+        """Evict from the oldest release, last block first, what is asked for or all there is.
+
+        What was used again comes first in it (see `_sort_out_releases`), so what is still its own is its end.
+        """
         release, idle = self._releases[0], self._idle
         (hashes, ends), stamp = release.unpacked(), release.stamp
         aim_bytes, aim_blocks = self.idle_bytes - excess_bytes, len(idle) - most_blocks
         if idle.get(release.answer) == stamp:
             self._drop_answer(release.answer)
-        left, gone = len(hashes), list[int]()
-        while left:
-            block = hashes[left - 1]
-            if idle.get(block) == stamp:
-                if self.idle_bytes <= aim_bytes or len(idle) <= aim_blocks:
-                    break
-                del idle[block]
-                gone.append(block)
-                self.idle_bytes -= ends[left - 1] - (ends[left - 2] if left > 1 else release.start_bytes)
-            left -= 1
-        if self.watch is not None:
-            self.watch.went(gone)
-        self._released_blocks -= len(hashes) - left
-        if left:
-            release.keep(0, left)
+        after = len(hashes)
+        first = keep = after - list(map(idle.get, hashes)).count(stamp)
+        if first < after:
+            # A block goes as long as there is too much without those behind it, and too many are left.
+            enough_bytes = ends[-1] - (self.idle_bytes - aim_bytes)
+            keep = max(bisect_right(ends, enough_bytes, first), after - max(0, len(idle) - aim_blocks))
+            self._forget(hashes[keep:])
+            self.idle_bytes -= ends[-1] - (ends[keep - 1] if keep else release.start_bytes)
+        if keep > first:
+            self._released_blocks -= after - keep
+            release.keep(0, keep)
         else:
+            self._released_blocks -= after
             self._releases.popleft()
+
+    def _forget(self, blocks: memoryview[int]) -> None:
+        idle = self._idle
+        for block in blocks:
+            del idle[block]
+        if self.watch is not None:
+            self.watch.went(blocks)
 
     def _sort_out_releases(self) -> None:
         """Let releases name only what is still theirs.

@@ -8,7 +8,7 @@ from random import getrandbits
 
 from router.core.misses.types import TurnAccount
 from router.core.ticket import Ticket
-from router.core.types import NoReplicaError, Outcome, OutcomeKind, ReplicaId, UnknownModelError, Usage
+from router.core.types import NoReplicaError, Outcome, OutcomeKind, Prompt, ReplicaId, UnknownModelError, Usage
 from router.ports import RequestRecord
 from router.proxy import report
 from router.proxy.answer import Answer
@@ -209,8 +209,8 @@ class Exchange(Placing):
         attempt = self.attempt
         reads = attempt.silence.segments if attempt is not None and attempt.passing else 0
         self._charge(outcome, reads)
-        if self.recognised is None:
-            self.plane.later.work()  # its end must not be known before it is recognised
+        if self.recognised is None and self.request is not None and self.request.prompt is not None:
+            self._end_before_recognised(self.request.prompt)
         sent_s = None if attempt is None else attempt.sent_s
         end = End(self.ticket, sent_s, self.status, outcome, self.plane.clock(), reads)
         if outcome is not None:
@@ -221,6 +221,13 @@ class Exchange(Placing):
         self.plane.active.discard(self)
         self.plane.later.put(partial(self._account, end))
         self.client.exchange_done(self)
+
+    def _end_before_recognised(self, prompt: Prompt) -> None:
+        """See to it that its end is not taken for one that was known before it came."""
+        if prompt.open_text is None:
+            self.ended_anew = not self.plane.fleet.index.turns.knows(prompt.hashes[-1])
+        else:
+            self.plane.later.work()
 
     def _account(self, end: End) -> RequestRecord:
         """Account for the turn; return what is told of it."""

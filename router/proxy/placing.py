@@ -26,6 +26,8 @@ class Placing(ABC):
         self.request: RoutingRequest | None = None
         self.recognised: Recognised | None = None
         """Its session, and what its turn goes on from."""
+        self.ended_anew = False
+        """Whether its messages' end came to be known before it was recognised, and only by its own."""
         self.response_complete = False
         self.started_s = plane.clock()
         self.recollected = False
@@ -98,7 +100,7 @@ class Placing(ABC):
             plane.later.put(partial(self._recognise, request))  # it is on its way: nobody waits for this
 
     def _recognise(self, request: RoutingRequest) -> None:
-        self.recognised = self.plane.recognise(request, self.started_s)
+        self.recognised = self.plane.recognise(request, self.started_s, self.ended_anew)
 
     # In the queue
 

@@ -198,9 +198,9 @@ class Plane:
 
     # What becomes of turns
 
-    def recognise(self, request: RoutingRequest, arrived_s: float) -> Recognised | None:
+    def recognise(self, request: RoutingRequest, arrived_s: float, ended: bool = False) -> Recognised | None:
         """Find a request's session and what was changed of its history; nothing is learnt. See `Sessions.recognise`."""
-        return self.sessions.recognise(request, self.fleet.index.turns, arrived_s)
+        return self.sessions.recognise(request, self.fleet.index.turns, arrived_s, ended)
 
     def account(
         self,

@@ -58,6 +58,13 @@ class _Asked(NamedTuple):
     packed: Packed
 
 
+class _Ends(NamedTuple):
+    """The turns that are known to be answered; `has_own`: the request's own end has just come to them."""
+
+    ends: TurnEnds
+    has_own: bool
+
+
 class Sessions:
     """Bounded memory of conversations: hashes, sizes and counts, and no text. Single-threaded."""
 
@@ -83,11 +90,13 @@ class Sessions:
 
     # Recognition, which changes nothing
 
-    def recognise(self, request: RoutingRequest, ends: TurnEnds, now: float) -> Recognised | None:
+    def recognise(
+        self, request: RoutingRequest, ends: TurnEnds, now: float, ended: bool = False
+    ) -> Recognised | None:
         """Find a request's session; None where it has none: no key, no turns, too long, or its history in an engine.
 
-        `ends`: the turns that this router knows to be answered, whoever served them. Hashes the prompt's parts and lets
-        go of them.
+        `ends`: the turns that this router knows to be answered, whoever served them; `ended`: the end of these messages
+        is among them only because the request itself has been answered. Hashes the prompt's parts and lets go of them.
         """
         prompt = request.prompt
         if prompt is None or not prompt.parts:
@@ -100,7 +109,7 @@ class Sessions:
             return None
         leaf, text, end, packed = prompt.hashes[-1], prompt.open_text, None, b""
         if text is None:
-            origin, packed = self._origin_of_messages(request, prompt, parts, ends)
+            origin, packed = self._origin_of_messages(request, prompt, parts, _Ends(ends, ended))
         else:
             rest = text[prompt.ends_bytes[-1] :]
             end = leaf, len(rest)
@@ -110,7 +119,7 @@ class Sessions:
         return Recognised(origin, now, packed, leaf, prompt.hashes[0], request.model, hint, end)
 
     def _origin_of_messages(
-        self, request: RoutingRequest, prompt: Prompt, parts: list[Part], ends: TurnEnds
+        self, request: RoutingRequest, prompt: Prompt, parts: list[Part], ends: _Ends
     ) -> tuple[Origin, Packed]:
         count, position, packed = self._last_end(prompt, parts)
         if packed is not None:
@@ -123,7 +132,7 @@ class Sessions:
         asked = _Asked(request, prompt, parts, hash_parts(parts, self._sketches_of))
         return self._origin_elsewhere(asked, count, None if packed is None else unpack(packed), ends), asked.packed
 
-    def _origin_elsewhere(self, asked: _Asked, count: int, link: Link | None, ends: TurnEnds) -> Origin:
+    def _origin_elsewhere(self, asked: _Asked, count: int, link: Link | None, ends: _Ends) -> Origin:
         """Find what a prompt goes on from that is no plain continuation of a session's last turn."""
         answered = self._last_answered(asked, count, ends)
         if answered is not None:
@@ -149,14 +158,15 @@ class Sessions:
                 last = position
         return 0, 0, None
 
-    def _last_answered(self, asked: _Asked, least: int, ends: TurnEnds) -> Origin | None:
+    def _last_answered(self, asked: _Asked, least: int, known: _Ends) -> Origin | None:
         """Find a turn after the first `least` parts that another router has served, or this one before a new start."""
         _, prompt, parts, packed = asked
+        ends, own = known.ends, len(prompt.hashes) if known.has_own else 0
         for count in range(len(parts), max(least, len(parts) - RECENT), -1):
             position = parts[count][3] if count < len(parts) else len(prompt.hashes)
             if position <= prompt.opening_blocks:
                 break
-            if ends.knows(prompt.hashes[position - 1]):
+            if position != own and ends.knows(prompt.hashes[position - 1]):
                 tokens = ends.deepest(prompt, position).prompt_tokens
                 answers = sum(code in ANSWERS for code in codes_of(packed))
                 return Origin(self._new_session(prompt.hashes[-1]), max(1, answers) + 1, tokens=tokens)

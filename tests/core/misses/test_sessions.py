@@ -52,6 +52,31 @@ def test_recognition_alone_changes_nothing_and_lets_go_of_the_text() -> None:
     assert memory.sessions.size_bytes == size
 
 
+def test_a_request_that_has_ended_before_it_is_looked_at_does_not_go_on_from_itself() -> None:
+    memory, request = Memory(), asks(chat(2))
+    assert request.prompt is not None
+    alone = memory.look(asks(chat(2)))
+    memory.ends.put(request.prompt, 500, 20)
+    late = memory.sessions.recognise(request, memory.ends, 0.0, ended=True)
+    assert late == alone
+    assert (alone.origin.number, alone.origin.tokens) == (1, 0)
+    # Whose messages had been answered before, by another router, says the same again.
+    again = memory.look(asks(chat(2)))
+    assert (again.origin.number, again.origin.tokens) == (2, 500)
+
+
+def test_an_end_before_its_own_is_found_though_it_has_ended() -> None:
+    memory, before = Memory(), asks(chat(1))
+    assert before.prompt is not None
+    memory.ends.put(before.prompt, 400, 20)
+    request = asks(chat(2))
+    assert request.prompt is not None
+    alone = memory.look(asks(chat(2)))
+    memory.ends.put(request.prompt, 500, 20)
+    assert memory.sessions.recognise(request, memory.ends, 0.0, ended=True) == alone
+    assert alone.origin.tokens == 400
+
+
 def test_some_requests_have_no_session() -> None:
     memory = Memory()
     for request in (
