@@ -12,7 +12,7 @@ from router.adapters.redis_store import encoding
 from tests.rig.client import request
 from tests.rig.stage import Stage
 
-DEPTH = 100_000
+DEPTH = 20_000
 
 DEEP = {"lists": b"[" * DEPTH + b"]" * DEPTH, "objects": b'{"a":' * DEPTH + b"1" + b"}" * DEPTH}
 
