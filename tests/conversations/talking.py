@@ -60,23 +60,23 @@ async def send(end: Client | Peer, pieces: Pieces) -> None:
         end.send(piece)
 
 
-async def next_read(reader: asyncio.StreamReader, within_s: float = DEADLINE_S) -> bytes:
+async def next_read(reader: asyncio.StreamReader, within_s: float | None = DEADLINE_S) -> bytes:
     """What comes next; b"" where the connection ends. Raises TimeoutError."""
     async with asyncio.timeout(within_s):
         return await reader.read(_READ_BYTES)
 
 
-async def received(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """What comes, read by read; last b"" as the connection ends."""
+async def received(reader: asyncio.StreamReader, within_s: float | None = None) -> AsyncIterator[bytes]:
+    """What comes, read by read; last b"" as the connection ends. Engines wait for as long as nobody asks them."""
     data = b"?"
     while data:
-        data = await next_read(reader)
+        data = await next_read(reader, within_s)
         yield data
 
 
 async def read_answers(client: Client, reading: Answers, count: int) -> list[Message]:
     """Read so many answers. If the last one says that the connection ends, it must; else nothing may be left over."""
-    async for data in received(client.reader):
+    async for data in received(client.reader, DEADLINE_S):
         reading.feed(data)
         assert reading.error is None, reading.error
         if len(reading.messages) == count and not reading.over:

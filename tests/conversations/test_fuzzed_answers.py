@@ -89,10 +89,10 @@ class Checked:
             ended = await self._read(client, got)
             self.check(told, expected, got)
             if not ended:
-                await self._is_honest(client)
+                await self._is_honest(client, expected)
         if ended:
             async with self.lane.client() as client:
-                await self._is_honest(client)
+                await self._is_honest(client, expected)
 
     async def _read(self, client: Client, got: Answers) -> bool:
         """Read one answer; return whether the connection ended."""
@@ -121,15 +121,26 @@ class Checked:
         assert expected.answer is not None, f"an answer, where h11 reads: {expected.reading.error}"
         check_answer(expected.answer, answer)
 
-    async def _is_honest(self, client: Client) -> None:
-        """Nothing of it is left: the next request, on the same connection if it lives, gets its own answer."""
+    async def _is_honest(self, client: Client, expected: Expected) -> None:
+        """Nothing of it is left: the next request, on the same connection if it lives, gets its own answer.
+
+        Bytes behind the end of an answer that come only when its connection serves the next request cost that request
+        its engine, and not more.
+        """
+        answer = await self._ask(client)
+        if not expected.clean and not answer.all(b"x-warmroute-replica"):
+            check_refusal(answer, statuses=GATEWAY)
+            answer = await self._ask(client)
+        assert answer.body == b"%d" % self.count
+
+    async def _ask(self, client: Client) -> Message:
         self.count += 1
-        mark = b"%d" % self.count
-        client.send(b"GET /v1/x HTTP/1.1\r\nhost: x\r\nx-honest: %b\r\n\r\n" % mark)
+        client.send(b"GET /v1/x HTTP/1.1\r\nhost: x\r\nx-honest: %d\r\n\r\n" % self.count)
         got = Answers()
         assert not await self._read(client, got)
-        assert [message.body for message in got.messages] == [mark]
         assert not got.begun
+        (answer,) = got.messages
+        return answer
 
 
 @pytest.fixture(scope="module")
