@@ -80,6 +80,7 @@ class Replica:
         "replica_id",
         "returns",
         "report",
+        "timed_s",
         "weight",
     )
 
@@ -112,6 +113,8 @@ class Replica:
         """The same by model: two models on one fleet do not take turns with each other."""
         self.heard_s = float("-inf")
         """When the last byte of any answer came from it."""
+        self.timed_s = float("-inf")
+        """When an answer's times were last learnt from."""
         self.held_s: Callable[[float], float] = nothing_held
         """Prefill seconds that wait in this router for it and will go before the request that is being decided on, by
         that one's own."""

@@ -17,6 +17,10 @@ SPREAD_SHARE = 1 / 8
 """Answers, as a share of the replicas, after which those that were not timed are believed to be as fast as the others
 are by now: looking at all replicas at every answer is what it costs, and a mean of many changes slowly."""
 
+LEARN_PAUSE_S = 0.05
+"""For so long after an answer nothing is learnt of its replica's costs, once a prefill's are known. Some fifty answers
+speak: at hundreds a second they would speak of a moment only, and to learn from all would cost each 60 microseconds."""
+
 MIN_DECODED_TOKENS = 16
 """Answers shorter than this say more of the network than of a decode step."""
 
@@ -61,6 +65,10 @@ class Speeds:
     def ended(self, ticket: Ticket, usage: Usage, replicas: Collection[Replica], now: float) -> None:
         """Learn from an answer's times, by the counts that the engine gave, else by what was expected."""
         work, replica = ticket.entry.work, ticket.replica
+        if not ticket.request.streaming or now - replica.timed_s < LEARN_PAUSE_S:
+            return
+        if replica.prefill.measured:
+            replica.timed_s = now
         if ticket.prefill_s is not None:
             uncached, cached = work.uncached, work.cached
             if usage.cached_tokens is not None and usage.prompt_tokens is not None:
@@ -71,7 +79,7 @@ class Speeds:
             if not self._all_timed and self._unspread >= SPREAD_SHARE * len(replicas):
                 self._unspread = 0
                 self.spread(replicas)
-        if ticket.decoding_since is not None and ticket.request.streaming:
+        if ticket.decoding_since is not None:
             _learn_step(replica, ticket.decoding_since, usage.completion_tokens or 0, now)
 
 
