@@ -33,7 +33,7 @@ def fleet() -> Fleet:
 def test_answers_in_quick_succession_teach_once(fleet: Fleet) -> None:
     learnt = answer(fleet, 5, 100.0, 1.1)
     assert answer(fleet, 6, 100.0 + LEARN_PAUSE_S / 2, 1.3) == learnt
-    assert answer(fleet, 7, 100.0 + LEARN_PAUSE_S, 1.3) != learnt
+    assert answer(fleet, 7, 100.0 + 2 * LEARN_PAUSE_S, 1.3) != learnt
 
 
 def test_until_costs_are_known_every_answer_teaches() -> None:
