@@ -38,8 +38,8 @@ def bench(module: str, *arguments: str) -> str:
 @pytest.mark.timeout(120)
 def test_a_short_soak_has_each_fault_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
     samples, figures = tmp_path / "samples.jsonl", tmp_path / "figures.json"
-    fast = ("--minutes", "0.15", "--chats-per-s", "3", "--no-calm", "--hold-s", "0.3", "--gap-s", "0.1", "--every-s", "1")
-    small = ("--replicas", "3", "--flags", f"--record {tmp_path / 'recorded.jsonl'} --touch")
+    fast = ("--minutes", "0.15", "--no-calm", "--hold-s", "0.3", "--gap-s", "0.1", "--every-s", "1")
+    small = ("--chats-per-s", "3", "--replicas", "3", "--flags", f"--record {tmp_path / 'recorded.jsonl'} --touch")
     printed = bench("soak", *fast, *small, "--samples", str(samples), "--json", str(figures))
 
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
