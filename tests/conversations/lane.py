@@ -30,7 +30,7 @@ class Told:
     ended: bool
     """Whether the router ended the connection."""
     reset: bool = False
-    """Whether what was sent behind the end of a connection, or of what can be read, may have cost an answer before it."""
+    """Whether what was sent behind the end of all that can be read may have cost an answer before it."""
 
 
 class Lane:

@@ -79,8 +79,8 @@ class Reading:
         return self.error is not None or bool(self.messages and self.messages[-1].last)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes in; b"" is the end of the connection."""
-        if self.over or not (data or self.begun):
+        """Take bytes in; b"" is the end of the connection, and no error where at most 1xx heads came before."""
+        if self.over or not (data or self._begun or self._parser.trailing_data[0]):
             return
         self._parser.receive_data(data)
         try:

@@ -33,7 +33,7 @@ class Checked:
         rest = iter(sent.messages)
         for seen in self.engine.seen:
             assert any(self.same(message, seen) for message in rest), "the engine saw what h11 did not read"
-        lost = told.reset and (sent.error or sent.messages[-1].last)
+        lost = told.reset and (sent.error or sent.over or sent.begun)
         if len(told.answers.messages) < len(sent.messages) and not lost:
             assert told.answers.messages
             assert told.answers.messages[-1].last, "a request got no answer"
