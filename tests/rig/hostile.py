@@ -51,7 +51,7 @@ class Tally:
         return "\n".join(lines)
 
 
-QUIET_S = 0.25
+QUIET_S = 1.0
 """A connection from which nothing has come for so long has got all it will get: the case was half a request."""
 
 
