@@ -74,6 +74,11 @@ class Reading:
         return self._begun is not None or bool(self._interim) or bool(self._parser.trailing_data[0])
 
     @property
+    def begins_with_head(self) -> bool:
+        """Whether what has come in part is a request with HEAD: whether an answer to that has a body can't be known."""
+        return self._begun is not None and self._begun.method == b"HEAD"
+
+    @property
     def over(self) -> bool:
         """Whether what comes from here on is no message."""
         return self.error is not None or bool(self.messages and self.messages[-1].last)
