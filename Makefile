@@ -111,6 +111,9 @@ check-large-files:
 bench-relay: $(STAMP) ## CPU and latency of the data plane against nginx and other routers
 	@$(BIN)/python -m benchmarks.relay $(ARGS)
 
+bench-path: $(STAMP) ## CPU of a request in the router's own code (ARGS=--instructions: counted by valgrind)
+	@$(BIN)/python -m benchmarks.path $(ARGS)
+
 bench-route: $(STAMP) ## microseconds a decision
 	@$(BIN)/python -m benchmarks.route $(ARGS)
 

@@ -180,7 +180,7 @@ class Running:
 @pytest.fixture
 async def running(stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Running]:
     """A router as `warmroute serve` runs it, without what would end this process or spare its garbage collector."""
-    for unwanted in ("give_up_soon", "_spare_the_collector"):
+    for unwanted in ("give_up_soon", "spare_the_collector"):
         monkeypatch.setattr(serving_module, unwanted, lambda: None)
     replica = await stage.replica()
     settings = Settings(replica=(replica.url,), log_requests=False, drain_s=0, state_file=tmp_path / "state")

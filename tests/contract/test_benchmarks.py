@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.chats import Content, read_events
 from benchmarks.load import Answer, Connection, chat_body, connect, post
+from benchmarks.path import Case, DataPath, requests
 from benchmarks.peers import absent
 from benchmarks.redis_server import redis_server
 from benchmarks.report import ratio_to_lowest, spread
@@ -39,6 +40,28 @@ def run(script: str, tmp_path: Path, *arguments: str) -> tuple[str, dict[str, li
 def run_with_peers(script: str, tmp_path: Path, *arguments: str) -> tuple[str, dict[str, list[dict[str, float]]]]:
     """As `run`, where other routers could take part: none is installed there."""
     return run(script, tmp_path, "--peers-dir", str(tmp_path), *arguments)
+
+
+def test_the_path_benchmark_runs_every_step_of_a_request(tmp_path: Path) -> None:
+    short = ["--bodies", "1000", "9000", "--replicas", "3", "--rounds", "1", "--count", "4"]
+    printed, figures = run("path", tmp_path, *short)
+    assert list(figures) == ["JSON, 1,000 bytes, 3 replicas", "JSON, 9,000 bytes, 3 replicas"]
+    assert all(one["cpu_s"] > 0 for rows in figures.values() for one in rows)
+    assert "CPU µs a request" in printed
+
+
+async def test_the_path_benchmark_leaves_finished_requests_behind() -> None:
+    case = Case(2_000, 2, streamed=True, log=False)
+    path = DataPath(case)
+    for request in requests(case, 5, 0):
+        path.ask(request)
+    plane = path.house.plane
+    plane.later.flush()
+    assert not plane.active
+    assert sum(replica.ledger.streams for replica in plane.fleet) == 0
+    assert sum(len(replica.mirror) for replica in plane.fleet) > 5
+    plane.close()
+
 
 
 def test_relay_measures_and_loses_nothing(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def set_up_logging(level: str) -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Keep what lives for ever out of the garbage collector's sight and let it run less often.
 
     Requests leave next to no cycles behind, and a full collection stops every stream for its duration.
@@ -98,7 +98,7 @@ async def serve(
         raise StartError(str(error)) from None
     warn_if_open(settings)
     clients, admin = _servers(house, sockets)
-    _spare_the_collector()
+    spare_the_collector()
     ready()
     loops: set[asyncio.Future[None]] = set()
     start_all(house, lambda loop: loops.add(asyncio.ensure_future(loop)))
