@@ -56,13 +56,8 @@ class _Asked(NamedTuple):
     prompt: Prompt
     parts: list[Part]
     packed: Packed
-
-
-class _Ends(NamedTuple):
-    """The turns that are known to be answered; `has_own`: the request's own end has just come to them."""
-
     ends: TurnEnds
-    has_own: bool
+    ended: bool
 
 
 class Sessions:
@@ -90,9 +85,7 @@ class Sessions:
 
     # Recognition, which changes nothing
 
-    def recognise(
-        self, request: RoutingRequest, ends: TurnEnds, now: float, ended: bool = False
-    ) -> Recognised | None:
+    def recognise(self, request: RoutingRequest, ends: TurnEnds, now: float, ended: bool = False) -> Recognised | None:
         """Find a request's session; None where it has none: no key, no turns, too long, or its history in an engine.
 
         `ends`: the turns that this router knows to be answered, whoever served them; `ended`: the end of these messages
@@ -109,7 +102,7 @@ class Sessions:
             return None
         leaf, text, end, packed = prompt.hashes[-1], prompt.open_text, None, b""
         if text is None:
-            origin, packed = self._origin_of_messages(request, prompt, parts, _Ends(ends, ended))
+            origin, packed = self._origin_of_messages(request, prompt, parts, ends, ended)
         else:
             rest = text[prompt.ends_bytes[-1] :]
             end = leaf, len(rest)
@@ -119,7 +112,7 @@ class Sessions:
         return Recognised(origin, now, packed, leaf, prompt.hashes[0], request.model, hint, end)
 
     def _origin_of_messages(
-        self, request: RoutingRequest, prompt: Prompt, parts: list[Part], ends: _Ends
+        self, request: RoutingRequest, prompt: Prompt, parts: list[Part], ends: TurnEnds, ended: bool
     ) -> tuple[Origin, Packed]:
         count, position, packed = self._last_end(prompt, parts)
         if packed is not None:
@@ -129,12 +122,12 @@ class Sessions:
                 if count == len(parts):
                     return next_of(session, before, again=True), before.parts
                 return next_of(session, before), before.parts + hash_parts(parts[count:], self._sketches_of)
-        asked = _Asked(request, prompt, parts, hash_parts(parts, self._sketches_of))
-        return self._origin_elsewhere(asked, count, None if packed is None else unpack(packed), ends), asked.packed
+        asked = _Asked(request, prompt, parts, hash_parts(parts, self._sketches_of), ends, ended)
+        return self._origin_elsewhere(asked, count, None if packed is None else unpack(packed)), asked.packed
 
-    def _origin_elsewhere(self, asked: _Asked, count: int, link: Link | None, ends: _Ends) -> Origin:
+    def _origin_elsewhere(self, asked: _Asked, count: int, link: Link | None) -> Origin:
         """Find what a prompt goes on from that is no plain continuation of a session's last turn."""
-        answered = self._last_answered(asked, count, ends)
+        answered = self._last_answered(asked, count)
         if answered is not None:
             return answered
         origin = self._by_tail(asked, count)
@@ -158,10 +151,10 @@ class Sessions:
                 last = position
         return 0, 0, None
 
-    def _last_answered(self, asked: _Asked, least: int, known: _Ends) -> Origin | None:
+    def _last_answered(self, asked: _Asked, least: int) -> Origin | None:
         """Find a turn after the first `least` parts that another router has served, or this one before a new start."""
-        _, prompt, parts, packed = asked
-        ends, own = known.ends, len(prompt.hashes) if known.has_own else 0
+        _, prompt, parts, packed, ends, ended = asked
+        own = len(prompt.hashes) if ended else 0
         for count in range(len(parts), max(least, len(parts) - RECENT), -1):
             position = parts[count][3] if count < len(parts) else len(prompt.hashes)
             if position <= prompt.opening_blocks:
@@ -186,7 +179,7 @@ class Sessions:
         return None
 
     def _changed(self, session: int, before: Turn, asked: _Asked) -> Origin:
-        request, prompt, parts, packed = asked
+        request, prompt, parts, packed, *_ = asked
         change = difference(before.parts, packed, parts)
         if before.model != request.model:
             change = scope_changed(Cause.MODEL_CHANGED)
