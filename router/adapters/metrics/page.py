@@ -11,16 +11,23 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 SLICE_SAMPLES = 100
-"""Lines written in one go: half a millisecond of work. The whole page of 64 replicas and 3 models is 75."""
+"""Lines written in one go: half a millisecond of work. The whole page of 64 replicas and 3 models is 75. Small families
+go together: where each let streams go first, a page of a router that is full took longer than Prometheus waits."""
+
+FAMILY_SAMPLES = 10
+"""What a family costs beside its lines, in lines."""
 
 
 async def text_of(registry: CollectorRegistry) -> bytes:
     """Return all metrics of a registry in Prometheus' text format. Each family is of one moment, not the whole page."""
-    parts = []
+    parts, samples = [], 0
     for family in registry.collect():
         for part in _slices(family):
             parts.append(part)
-            await asyncio.sleep(0)
+            samples += min(len(family.samples), SLICE_SAMPLES) + FAMILY_SAMPLES
+            if samples >= SLICE_SAMPLES:
+                samples = 0
+                await asyncio.sleep(0)
     return b"".join(parts)
 
 
