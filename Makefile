@@ -147,6 +147,9 @@ bench-overload: $(STAMP) ## more load than the fleet can take, live
 bench-shared: $(STAMP) ## what routers share through Redis: hit rate, added latency, commands, memory
 	@$(BIN)/python -m benchmarks.shared $(ARGS)
 
+bench-plateau: $(STAMP) ## whether memory comes to rest: 300,000 turns in four minutes
+	@$(BIN)/python -m benchmarks.plateau $(ARGS)
+
 soak: $(STAMP) ## half an hour of chats and agents while engines, Redis and clients fail (ARGS="--minutes 300")
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
 

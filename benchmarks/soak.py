@@ -37,9 +37,9 @@ CALM_SHARE = 1 / 3
 """Of the minutes: the calm run, whose hit rate is compared with the same time of the other."""
 UNCOUNTED_SHARE = 0.25
 """Of a run: the replicas' caches fill."""
-FILLING_SHARE, FILLING_SESSIONS = 0.5, 2_200
-"""Of the run with faults, and sessions begun: what the router keeps of the last 2,000 sessions and 1,000 decisions has
-a bound, some 40 MB, but tells nobody its size. Only when it is full can be seen whether memory is flat."""
+FILLING_SHARE, FILLING_TURNS = 0.5, 40_000
+"""Of the run with faults, and turns of each worker: what the router keeps of the last 40,000 turns has a bound, some 40
+MB, but tells nobody its size. Only when it is full can be seen whether memory is flat; a shorter run judges nothing."""
 MOST_POINTS = 0.02
 """By how much the hit rate may be below that of the calm run."""
 DRAIN_S = 60.0
@@ -108,8 +108,8 @@ async def soak(stage: Stage, watch: Watch, name: str, minutes: float, options: a
     outcome = outcome_of(load.asked, faults, stage)
     outcome.figures |= {"cut": cut, "own_5xx": faults.own_5xx, "minutes": (ended_s - began_s) / 60}
     outcome.figures["late_p99_s"] = quantile(sorted(load.late_s), 0.99)
-    filling_s = FILLING_SESSIONS / options.time_scale / (options.chats_per_s + options.agents_per_s)
-    counted_s = began_s + max(filling_s, (ended_s - began_s) * FILLING_SHARE)
+    filling = FILLING_TURNS * options.workers / max(1, len(load.asked))
+    counted_s = began_s + (ended_s - began_s) * max(filling, FILLING_SHARE)
     outcome.routers = routers_of(watch, start, end, counted_s, ended_s)
     outcome.problems += [*left_over(start, end, options.replicas), *watch.problems]
     outcome.problems += [f"exit code {exit_code}"] if exit_code else []

@@ -17,6 +17,7 @@ from benchmarks.chats import Content, read_events
 from benchmarks.load import Answer, Connection, chat_body, connect, post
 from benchmarks.path import Case, DataPath, requests
 from benchmarks.peers import absent
+from benchmarks.plateau import grown_bytes
 from benchmarks.redis_server import redis_server
 from benchmarks.report import ratio_to_lowest, spread
 from benchmarks.rig import backends, port_of
@@ -48,6 +49,20 @@ def test_the_path_benchmark_runs_every_step_of_a_request(tmp_path: Path) -> None
     assert list(figures) == ["JSON, 1,000 bytes, 3 replicas", "JSON, 9,000 bytes, 3 replicas"]
     assert all(one["cpu_s"] > 0 for rows in figures.values() for one in rows)
     assert "CPU µs a request" in printed
+
+
+def test_the_plateau_benchmark_reads_memory_until_the_last_turn(tmp_path: Path) -> None:
+    printed, figures = run("plateau", tmp_path, "--turns", "400", "--connections", "4")
+    read = figures["warmroute"]
+    assert read
+    assert read[-1]["turns"] <= 400 + 4 * 20
+    assert all(one["bytes"] > 20e6 for one in read)
+    assert "grown in the last quarter" in printed
+
+
+def test_growth_is_that_of_the_last_quarter() -> None:
+    assert grown_bytes([(number, 100.0 * number) for number in range(40)]) == 1_000.0
+    assert grown_bytes([(number, 7.0) for number in range(40)]) == 0.0
 
 
 async def test_the_path_benchmark_leaves_finished_requests_behind() -> None:
