@@ -13,6 +13,7 @@ from typing import cast
 from benchmarks.chats import read_events
 from benchmarks.holding_demand import coding_agents, open_loop
 from benchmarks.load import Answer, Connection, Pool, post
+from benchmarks.paced import Paced
 from router.replay.demand import Once, Recorded
 from router.replay.traces.types import TraceRequest
 from router.sim.tokenizer import MESSAGE_MARKER_TOKENS
@@ -155,36 +156,22 @@ def replay_scripts(clients: Iterable[Recorded | Once]) -> list[Script]:
     return [Replay(client) for client in clients]
 
 
-class Crowd:
+class Crowd(Paced):
     """All clients against one router. `run` returns when the time is over; `drain` when all answers are in."""
 
     def __init__(self, port: int, scripts: Sequence[Script], duration_s: float, time_scale: float) -> None:
-        self.line = Line(port)
-        self.scripts, self.duration_s, self.time_scale = scripts, duration_s, time_scale
-        self.loop = asyncio.get_running_loop()
+        super().__init__(time_scale)
+        self.line, self.scripts, self.duration_s = Line(port), scripts, duration_s
         self.asked: list[Asked] = []
-        self.late_s: list[float] = []
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def now_s(self) -> float:
-        return (self.loop.time() - self.started_s) * self.time_scale
 
     def start(self) -> None:
-        self.started_s = self.loop.time()
-        self.tasks = [asyncio.create_task(self.play(script)) for script in self.scripts]
-
-    async def sleep_until(self, simulated_s: float) -> None:
-        await asyncio.sleep(max(0.0, simulated_s - self.now_s()) / self.time_scale)
-        self.late_s.append(self.now_s() - simulated_s)
+        self.begin(self.play(script) for script in self.scripts)
 
     async def drain(self, simulated_s: float) -> int:
         """Wait for what is under way, but so long only; return how many had to be cut off."""
-        _, left = await asyncio.wait(self.tasks, timeout=simulated_s / self.time_scale)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        left = await self.settle(simulated_s / self.time_scale)
         self.line.close()
-        return len(left)
+        return left
 
     async def play(self, script: Script) -> None:
         await self.sleep_until(script.starts_s)

@@ -12,6 +12,7 @@ from typing import cast
 
 from benchmarks.chats import Session, read_events, request_of
 from benchmarks.load import Answer, Connection, Pool, chat_body, post
+from benchmarks.paced import Paced
 from router.sim.workload import ChatSession, ChatWorkload, Passage, PlannedTurn
 
 REPLICA = re.compile(rb"\r\nx-warmroute-replica: *([^\r]*)\r\n")
@@ -118,35 +119,22 @@ async def connected(port: int) -> socket.socket:
     return sock
 
 
-class Load:
+class Load(Paced):
     """All sessions against one router. They take no new turn after `duration_s`, simulated."""
 
     def __init__(self, port: int, sessions: Iterable[Session], duration_s: float, time_scale: float) -> None:
-        self.line, self.sessions, self.duration_s, self.time_scale = Line(port), sessions, duration_s, time_scale
-        self.loop = asyncio.get_running_loop()
+        super().__init__(time_scale)
+        self.line, self.sessions, self.duration_s = Line(port), sessions, duration_s
         self.asked: list[Asked] = []
-        self.began_s = self.loop.time()
-        self.late_s: list[float] = []
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def now_s(self) -> float:
-        return (self.loop.time() - self.began_s) * self.time_scale
-
-    async def sleep_until(self, simulated_s: float) -> None:
-        await asyncio.sleep(max(0.0, simulated_s - self.now_s()) / self.time_scale)
-        self.late_s.append(self.now_s() - simulated_s)
 
     def start(self) -> None:
-        self.tasks = [asyncio.create_task(self.converse(session)) for session in self.sessions]
+        self.begin(self.converse(session) for session in self.sessions)
 
     async def drain(self, seconds: float) -> int:
         """Wait for the answers that are under way, so long at the most; return how many were cut off."""
-        _, left = await asyncio.wait(self.tasks, timeout=seconds)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        left = await self.settle(seconds)
         self.line.close()
-        return len(left)
+        return left
 
     async def converse(self, session: Session) -> None:
         await self.sleep_until(session.starts_s)

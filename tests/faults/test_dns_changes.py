@@ -32,6 +32,9 @@ from tests.rig.stage import FAST, Stage
 
 NAME = "vllm.llm.svc.cluster.local."
 PORT = 8080
+LOOK_S = 0.05
+"""Between two looks: long against a look itself, so that the end of a test seldom comes within one. uvloop has once
+waited for ever, as its loop was closed, for the socket of a look that was cut off."""
 
 
 class Named:
@@ -64,7 +67,7 @@ async def named(stage: Stage, *addresses: str, options: SimOptions = FAST) -> As
         for address in addresses:
             engine = await stack.enter_async_context(SimReplica(options, host=address, port=port))
             found.engines[address], port = engine, engine.port
-        source = open_source(f"dns:vllm:{port}", 0.01, resolvers=names.resolver)
+        source = open_source(f"dns:vllm:{port}", LOOK_S, resolvers=names.resolver)
         roster = Roster(router.house.roster._id_of, [source.name])
         house = dataclasses.replace(router.house, roster=roster, sources=(source,))
         loops = [asyncio.ensure_future(loop()) for loop in source_loops(house)]
