@@ -19,7 +19,7 @@ are by now: looking at all replicas at every answer is what it costs, and a mean
 
 LEARN_PAUSE_S = 0.05
 """For so long after an answer nothing is learnt of its replica's costs, once a prefill's are known. Some fifty answers
-speak: at hundreds a second they would speak of a moment only, and to learn from all would cost each 60 microseconds."""
+speak: at hundreds a second they would speak of a moment only, and to learn from all would cost each 50 microseconds."""
 
 MIN_DECODED_TOKENS = 16
 """Answers shorter than this say more of the network than of a decode step."""
