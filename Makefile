@@ -58,10 +58,10 @@ unit: $(STAMP) ## every test (ARGS="tests/core -k queue": some of them)
 
 test-vllm: $(STAMP) ## against a real vLLM server (VLLM_PYTHON, or installs 2.5 GB into .vllm-venv)
 	@[ -n "$$VLLM_PYTHON" ] || [ -x .vllm-venv/bin/python ] || bash tests/contract/install_vllm.sh .vllm-venv python3.11
-	@VLLM_PYTHON=$${VLLM_PYTHON:-$$PWD/.vllm-venv/bin/python} $(BIN)/pytest -m vllm tests/contract tests/clients $(ARGS)
+	@VLLM_PYTHON=$${VLLM_PYTHON:-$$PWD/.vllm-venv/bin/python} $(BIN)/pytest -o faulthandler_timeout=0 -m vllm tests/contract tests/clients $(ARGS)
 
 test-image: $(STAMP) ## build the container image without an engine, and run it (root; buildah, bubblewrap, debootstrap)
-	@REQUIRE_IMAGE=1 $(BIN)/pytest -n0 tests/deploy/container/test_image.py $(ARGS)
+	@REQUIRE_IMAGE=1 $(BIN)/pytest -o faulthandler_timeout=0 -n0 tests/deploy/container/test_image.py $(ARGS)
 
 test-lowest: $(STAMP) ## a good part of the tests with the lowest versions that pyproject.toml allows, in .lowest-venv
 	@tests/project/lowest.sh $(if $(ARGS),$(ARGS),-n 2 tests/core tests/adapters tests/sim tests/proxy tests/app)
@@ -77,7 +77,7 @@ passed: $(STAMP) ## 100,000 random honest requests and answers through a router,
 	@$(BIN)/python -m tests.rig.passed $(ARGS)
 
 fuzz: $(STAMP) ## conversations with every pair of cuts, properties with 20,000 examples each: hours
-	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest -n 2 tests/conversations tests/properties $(ARGS)
+	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest -o faulthandler_timeout=0 -n 2 tests/conversations tests/properties $(ARGS)
 
 hooks: $(STAMP) ## have git run the checks at each commit and push
 	@$(BIN)/pre-commit install
