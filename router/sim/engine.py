@@ -217,8 +217,12 @@ class Engine:
         self._tell_tokens(live, ended, at_s)
         if ended:
             self._finish(live, at_s)
-        elif self._grow(live, at_s):
+            return
+        preempted = self.stats.preemptions
+        if self._grow(live, at_s):
             self._await_token(live)
+        if self.stats.preemptions > preempted:
+            self._admit(at_s)  # who gave way may fit again, by what it shares with others
 
     def _tell_tokens(self, live: LiveRequest, ended: bool, at_s: float) -> None:
         count = live.generated - live.reported
