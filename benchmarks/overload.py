@@ -75,7 +75,7 @@ async def drive(name: str, seed: int, options: argparse.Namespace, home: Path) -
                 sizes.append(router.process.rss_bytes())
                 queued.append(await crowd.loop.run_in_executor(None, gauge, admin_port, "warmroute_queued_requests"))
             cpu_ratio = (router.process.cpu_s() - cpu_s) / (time.monotonic() - begun_s)
-            cut = await crowd.drain(DRAIN_SIMULATED_S)
+            cut = await crowd.drain(DRAIN_SIMULATED_S / options.time_scale)
             now_s = crowd.now_s()
             left = await counts_left(crowd, admin_port)
     late_s = json.loads((home / "late.json").read_text())

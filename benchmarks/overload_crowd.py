@@ -1,18 +1,14 @@
 """The clients of overload.py: one request after the other, each with a priority; a refused one comes again."""
 
-import asyncio
 import json
-import re
-import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import cast
 
 from benchmarks.chats import read_events
 from benchmarks.holding_demand import coding_agents, open_loop
-from benchmarks.load import Answer, Connection, Pool, post
+from benchmarks.load import post
 from benchmarks.paced import Paced
 from router.replay.demand import Once, Recorded
 from router.replay.traces.types import TraceRequest
@@ -20,7 +16,6 @@ from router.sim.tokenizer import MESSAGE_MARKER_TOKENS
 from router.sim.workload import ChatSession, ChatWorkload
 
 RETRIES = 2  # as OpenAI's clients do
-RETRY_AFTER = re.compile(rb"\r\nretry-after: *([^\r]*)\r\n")
 
 
 @dataclass(slots=True)
@@ -35,44 +30,6 @@ class Asked:
     retry_after_s: float | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
-
-
-class Client429(Connection):
-    """Reads `Retry-After` too."""
-
-    retry_after: bytes | None = None
-
-    def read_head(self) -> bool:
-        head = self.buffer.partition(b"\r\n\r\n")[0].lower() + b"\r\n"
-        found = super().read_head()
-        if found:
-            match = RETRY_AFTER.search(head)
-            self.retry_after = match[1] if match else None
-        return found
-
-
-class Line(Pool):
-    """Kept-alive connections whose answers say when to come again."""
-
-    async def ask(self, request: bytes, on_payload: Callable[[bytes], None]) -> tuple[Answer, bytes | None]:
-        while self.idle:
-            connection = cast(Client429, self.idle.pop())
-            if connection.open:
-                break
-        else:
-            connection = await self.connect()
-        answer = await connection.start(request, on_payload)
-        if connection.open:
-            self.idle.append(connection)
-        return answer, connection.retry_after
-
-    async def connect(self) -> Client429:
-        loop, sock = asyncio.get_running_loop(), socket.socket()
-        sock.setblocking(False)
-        await loop.sock_connect(sock, ("127.0.0.1", self.port))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _, connection = await loop.create_connection(lambda: Client429(sock), sock=sock)
-        return connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +117,12 @@ class Crowd(Paced):
     """All clients against one router. `run` returns when the time is over; `drain` when all answers are in."""
 
     def __init__(self, port: int, scripts: Sequence[Script], duration_s: float, time_scale: float) -> None:
-        super().__init__(time_scale)
-        self.line, self.scripts, self.duration_s = Line(port), scripts, duration_s
+        super().__init__(port, time_scale)
+        self.scripts, self.duration_s = scripts, duration_s
         self.asked: list[Asked] = []
 
     def start(self) -> None:
         self.begin(self.play(script) for script in self.scripts)
-
-    async def drain(self, simulated_s: float) -> int:
-        """Wait for what is under way, but so long only; return how many had to be cut off."""
-        left = await self.settle(simulated_s / self.time_scale)
-        self.line.close()
-        return left
 
     async def play(self, script: Script) -> None:
         await self.sleep_until(script.starts_s)
@@ -207,13 +158,12 @@ class Crowd(Paced):
             parts.append(payload)
 
         try:
-            answer, retry_after = await self.line.ask(script.request(ask.body), note)
+            answer, connection = await self.line.ask(script.request(ask.body), note)
         except OSError as error:
             one.status, one.problem = 0, str(error)
             return one, None
         one.status, one.problem = answer.status, answer.problem
-        if retry_after is not None and retry_after.isdigit():
-            one.retry_after_s = float(retry_after)
+        one.retry_after_s = connection.retry_after_s or None
         if answer.status != 200:
             return one, None
         content = read_events(b"".join(parts))

@@ -1,22 +1,18 @@
 """The clients of soak.py: chats and coding agents that go on whatever happens, and some that do not behave."""
 
 import asyncio
-import re
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import cast
 
 from benchmarks.chats import Session, read_events, request_of
-from benchmarks.load import Answer, Connection, Pool, chat_body, post
-from benchmarks.paced import Paced
+from benchmarks.load import chat_body, post
+from benchmarks.paced import Paced, connected
 from router.sim.workload import ChatSession, ChatWorkload, Passage, PlannedTurn
 
-REPLICA = re.compile(rb"\r\nx-warmroute-replica: *([^\r]*)\r\n")
-RETRY_AFTER = re.compile(rb"\r\nretry-after: *(\d+)\r\n")
 RETRIES = 2  # of a refusal, as OpenAI's clients do
 
 AGENT_KINDS = 3
@@ -75,66 +71,16 @@ class Asked:
         return bool(self.problem) and self.status != 429
 
 
-class Named(Connection):
-    """Reads who answered, and when to come again."""
-
-    replica_id, retry_after_s = "", 0.0
-
-    def read_head(self) -> bool:
-        head = self.buffer.partition(b"\r\n\r\n")[0].lower() + b"\r\n"
-        if not super().read_head():
-            return False
-        replica, after = REPLICA.search(head), RETRY_AFTER.search(head)
-        self.replica_id = replica[1].decode() if replica else ""
-        self.retry_after_s = float(after[1]) if after else 0.0
-        return True
-
-
-class Line(Pool):
-    """Kept-alive connections that read those heads."""
-
-    async def ask(self, request: bytes, on_payload: Callable[[bytes], None]) -> tuple[Answer, Named]:
-        while self.idle:
-            connection = cast(Named, self.idle.pop())
-            if connection.open:
-                break
-        else:
-            connection = await self.connect()
-        answer = await connection.start(request, on_payload)
-        if connection.open:
-            self.idle.append(connection)
-        return answer, connection
-
-    async def connect(self) -> Named:
-        sock = await connected(self.port)
-        _, connection = await asyncio.get_running_loop().create_connection(lambda: Named(sock), sock=sock)
-        return connection
-
-
-async def connected(port: int) -> socket.socket:
-    sock = socket.socket()
-    sock.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
-
-
 class Load(Paced):
     """All sessions against one router. They take no new turn after `duration_s`, simulated."""
 
     def __init__(self, port: int, sessions: Iterable[Session], duration_s: float, time_scale: float) -> None:
-        super().__init__(time_scale)
-        self.line, self.sessions, self.duration_s = Line(port), sessions, duration_s
+        super().__init__(port, time_scale)
+        self.sessions, self.duration_s = sessions, duration_s
         self.asked: list[Asked] = []
 
     def start(self) -> None:
         self.begin(self.converse(session) for session in self.sessions)
-
-    async def drain(self, seconds: float) -> int:
-        """Wait for the answers that are under way, so long at the most; return how many were cut off."""
-        left = await self.settle(seconds)
-        self.line.close()
-        return left
 
     async def converse(self, session: Session) -> None:
         await self.sleep_until(session.starts_s)

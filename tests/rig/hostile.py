@@ -6,7 +6,6 @@ them, and of the clients beside: whether any answer was refused, cut or another'
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import sys
@@ -14,9 +13,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-import uvloop
-
 from tests.rig.client import Client
+from tests.rig.counted import run
 from tests.rig.hostile_cases import Case, case
 from tests.rig.innocent import innocents
 from tests.rig.leaks import Held, leaked
@@ -127,15 +125,5 @@ async def _main(seed: int, count: int) -> int:
     return 1 if tally.own_5xx or down or left or beside.hurt else 0
 
 
-def main() -> int:
-    """Run from the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description="Send hostile requests to a router with simulated replicas.")
-    parser.add_argument("--count", type=int, default=10_000, help="how many (default 10000)")
-    parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
-    options = parser.parse_args()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_main(options.seed, options.count))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(_main, "Send hostile requests to a router with simulated replicas.", "how many", 10_000))

@@ -6,7 +6,6 @@ checks each answer. Every message carries the number that it is made from, so th
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import itertools
@@ -15,9 +14,8 @@ import time
 from dataclasses import dataclass, field
 from random import Random
 
-import uvloop
-
 from tests.rig.client import Answer, Client
+from tests.rig.counted import run
 from tests.rig.fuzzed import Lines, Sent, answer_of, request_of
 from tests.rig.leaks import Held, leaked
 from tests.rig.running import Router
@@ -207,15 +205,5 @@ async def _main(seed: int, count: int) -> int:
     return 1 if tally.changed or tally.crossed or tally.leaked else 0
 
 
-def main() -> int:
-    """Run from the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description="Send honest requests of every kind through a router, and compare.")
-    parser.add_argument("--count", type=int, default=100_000, help="how many answers at least (default 100000)")
-    parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
-    options = parser.parse_args()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_main(options.seed, options.count))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(_main, "Send honest requests of every kind, and compare.", "how many at least", 100_000))
