@@ -32,7 +32,6 @@ from router.core.types import (
     NoReplicaError,
     Outcome,
     OutcomeKind,
-    Prompt,
     ReplicaId,
     RoutingRequest,
 )
@@ -173,13 +172,10 @@ class Fleet:
         lease = None
         if request.prompt is not None:
             lease = self.index.hold(replica.mirror, request.prompt)
-            self._note_return(request.prompt, now)
+            turn = goes_on_from(request.prompt, self.index.turns)
+            if turn is not None:
+                self.returns.came_back(turn, now)
         return Ticket(self._sequence, request, replica, decision, known.scale, lease, entry)
-
-    def _note_return(self, prompt: Prompt, now: float) -> None:
-        turn = goes_on_from(prompt, self.index.turns)
-        if turn is not None:
-            self.returns.came_back(turn, now)
 
     def count_chosen(self, replica: Replica) -> None:
         """Note that a replica was chosen last, here or by another router."""

@@ -8,13 +8,7 @@ from typing import NamedTuple
 import xxhash
 
 from router.core.bounded import LINK_BYTES, BoundedMap
-from router.core.misses.change import (
-    common,
-    difference,
-    opening_difference,
-    scope_changed,
-    sketch_keys,
-)
+from router.core.misses.change import common, difference, opening_difference, scope_changed, sketch_keys
 from router.core.misses.links import HINT_BITS, OPEN_BITS, Link, pack, peek, session_of, tail_key, unpack
 from router.core.misses.parts import (
     ANSWERS,
